@@ -1,0 +1,377 @@
+/* api.c - the host's table of tenon/pass.h.
+ *
+ * A pass has no error paths: NULL goes in and out of every call, the first error sticks to the graph. A call that gets
+ * NULL although the graph is well is itself an error, found here; so every function begins with a guard. */
+#include "graph/internal.h"
+#include "graph/op.h"
+
+/* The graph that is being worked on, for calls that got nothing to find it by. */
+static _Thread_local struct tn_graph *current;
+
+static void nothing(const char *what)
+{
+    if (current)
+        tn_graph_fail(current, TN_ERR, "%s: given nothing (NULL)", what);
+}
+#define GUARD_VALUE(v, otherwise) if (!(v)) return nothing(__func__ + 4), otherwise
+#define GUARD_VOID(v) if (!(v)) { nothing(__func__ + 4); return; }
+
+static void api_fail(struct tn_graph *g, tn_status code, const char *text)
+{
+    tn_graph_fail(g, code, "%s", text);
+}
+
+static double api_option(struct tn_graph *g, const char *key)
+{
+    if (g->option)
+        return g->option(g->option_ctx, key);
+    tn_graph_fail(g, TN_ERR, "option %s asked for outside of a pass", key);
+    return 0;
+}
+
+static int64_t api_axis_size(struct tn_graph *g, const char *axis)
+{
+    int a = tn_axis_find(axis);
+
+    if (a >= 0)
+        return g->mesh.size[a];
+    tn_graph_fail(g, TN_ERR, "there is no axis %s", axis);
+    return 1;
+}
+
+/* --- walking: what the body adds is not visited, what it removes is passed over */
+
+static struct tn_node *skip(struct tn_node *n, const struct tn_node *newest)
+{
+    while (n && (n->removed || n->id > newest->id))
+        n = tn_node_next(n);
+    return n;
+}
+
+static struct tn_node *api_next_node(struct tn_graph *g, struct tn_node *n, struct tn_node *newest)
+{
+    current = g;
+    if (g->status || !newest)
+        return NULL;
+    return skip(n ? tn_node_next(n) : tn_graph_first(g), newest);
+}
+
+static struct tn_value *api_next_param(struct tn_graph *g, struct tn_value *v)
+{
+    current = g;
+    return g->status ? NULL : v ? v->next : g->params;
+}
+
+static struct tn_value *api_next_input(struct tn_graph *g, struct tn_value *v)
+{
+    current = g;
+    return g->status ? NULL : v ? v->next : g->inputs;
+}
+
+/* In program order, found anew each time: the body may change who uses v. */
+static struct tn_node *api_next_user(struct tn_value *v, struct tn_node *n)
+{
+    struct tn_node *best = NULL;
+
+    GUARD_VALUE(v, NULL);
+    for (uint32_t i = 0; i < v->n_user && !v->graph->status; i++)
+        if ((!n || tn_node_before(n, v->user[i])) && (!best || tn_node_before(v->user[i], best)))
+            best = v->user[i];
+    return best;
+}
+
+static struct tn_node *api_newest(struct tn_graph *g)
+{
+    current = g;
+    return g->newest;
+}
+
+/* --- reading */
+
+static const char *api_op(const struct tn_node *n)
+{
+    GUARD_VALUE(n, "");
+    return n->op->name;
+}
+
+static const char *api_role(const struct tn_node *n)
+{
+    GUARD_VALUE(n, "");
+    return n->role;
+}
+
+static const char *api_unit(const struct tn_node *n)
+{
+    GUARD_VALUE(n, "");
+    return n->unit;
+}
+
+static uint32_t api_phase(const struct tn_node *n)
+{
+    GUARD_VALUE(n, 0);
+    return n->phase;
+}
+
+static const struct tn_attr *api_attr(const struct tn_node *n, const char *key)
+{
+    GUARD_VALUE(n, NULL);
+    return tn_node_attr(n, key);
+}
+
+static struct tn_value *operand(struct tn_value *const *list, uint32_t n, uint32_t i, const struct tn_node *node, const char *what)
+{
+    if (i < n)
+        return list[i];
+    tn_graph_fail(node->graph, TN_ERR, "node %u %s has %u %ss, number %u was asked for", node->id, node->op->name, n, what, i);
+    return NULL;
+}
+
+static struct tn_value *api_input(const struct tn_node *n, uint32_t i)
+{
+    GUARD_VALUE(n, NULL);
+    return operand(n->in, n->n_in, i, n, "input");
+}
+
+static struct tn_value *api_output(const struct tn_node *n, uint32_t i)
+{
+    GUARD_VALUE(n, NULL);
+    return operand(n->out, n->n_out, i, n, "output");
+}
+
+static struct tn_value *const *api_operands(const struct tn_node *n)
+{
+    static struct tn_value *const none[1];
+
+    GUARD_VALUE(n, none);
+    return n->graph->status ? none : n->in;
+}
+
+static struct tn_node *api_producer(const struct tn_value *v)
+{
+    GUARD_VALUE(v, NULL);
+    return v->producer;
+}
+
+static uint32_t api_is_param(const struct tn_value *v)
+{
+    GUARD_VALUE(v, 0);
+    return v->kind == TN_VALUE_PARAM;
+}
+
+static int64_t api_dim(const struct tn_value *v, const char *dim)
+{
+    GUARD_VALUE(v, 0);
+    return tn_value_dim(v, dim);
+}
+
+static tn_layout api_layout(const struct tn_value *v, const char *axis)
+{
+    GUARD_VALUE(v, 0);
+    return graph_layout_on((struct tn_value *)v, axis);
+}
+
+static struct tn_value *api_grad(const struct tn_value *v)
+{
+    GUARD_VALUE(v, NULL);
+    if (v->param && v->kind == TN_VALUE_PARAM)
+        return v->param->grad;
+    tn_graph_fail(v->graph, TN_ERR, "%%%u %s is no parameter, it has no gradient of its own", v->id, v->name);
+    return NULL;
+}
+
+/* --- layouts and places */
+
+static void api_set_layout(struct tn_value *v, const char *axis, tn_layout l)
+{
+    int a = tn_axis_find(axis);
+
+    GUARD_VOID(v);
+    if (v->graph->status)
+        return;
+    if (v->producer || a < 0 || !l || l >= v->graph->n_layout) {
+        tn_graph_fail(v->graph, TN_ERR, "layout of %%%u %s on axis %s: only sources can be given one, and it must exist", v->id, v->name, axis);
+        return;
+    }
+    if (v->graph->mesh.size[a] == 1)
+        return;
+    v->layout[a] = l;
+    for (uint32_t i = 0; i < v->n_user; i++)
+        tn_graph_queue(v->user[i]);
+}
+
+static void api_at(struct tn_graph *g, struct tn_node *n, uint32_t after)
+{
+    GUARD_VOID(n);
+    g->cursor = n;
+    g->cursor_after = after;
+    g->phase = n->phase;
+    g->unit = n->unit;
+    g->role = n->role;
+}
+
+static void api_at_end(struct tn_graph *g, uint32_t phase, const char *unit)
+{
+    if (phase < 1 || phase >= TN_PHASES) {
+        tn_graph_fail(g, TN_ERR, "there is no phase %u", phase);
+        return;
+    }
+    current = g;
+    g->cursor = NULL;
+    g->phase = phase;
+    g->unit = tn_graph_name(g, unit);
+}
+
+static void api_set_role(struct tn_graph *g, const char *role)
+{
+    g->role = tn_graph_name(g, role);
+}
+
+static struct tn_value *api_convert(struct tn_value *v, const char *axis, tn_layout to)
+{
+    GUARD_VALUE(v, NULL);
+    return graph_convert(v, axis, to);
+}
+
+static struct tn_value *api_clone(struct tn_node *n)
+{
+    GUARD_VALUE(n, NULL);
+    return graph_add(n->graph, n->op->name, n->in, n->n_in, n->attr, n->n_attr);
+}
+
+static void api_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now)
+{
+    GUARD_VOID(n && old && now);
+    graph_set_input(n, old, now);
+}
+
+static void api_replace(struct tn_value *old, struct tn_value *now)
+{
+    GUARD_VOID(old && now);
+    graph_replace(old, now);
+}
+
+static void api_remove(struct tn_node *n)
+{
+    GUARD_VOID(n);
+    graph_remove(n);
+}
+
+static void api_decompose(struct tn_node *n, const char *axis)
+{
+    GUARD_VOID(n);
+    graph_decompose(n, axis);
+}
+
+static void api_set_grad(struct tn_value *param, struct tn_value *grad)
+{
+    GUARD_VOID(param && grad);
+    if (param->kind == TN_VALUE_PARAM)
+        param->param->grad = grad;
+}
+
+/* --- stages */
+
+/* "block7" of "block0" .. "block11": 7 of 12. */
+static uint32_t api_unit_index(const struct tn_node *n, uint32_t *count)
+{
+    uint32_t most = 0;
+    size_t stem;
+
+    *count = 1;
+    GUARD_VALUE(n, 0);
+    stem = strcspn(n->unit, "0123456789");
+    if (!n->unit[stem])
+        return 0;
+    for (struct tn_node *m = tn_graph_first(n->graph); m; m = tn_node_next(m))
+        if (!strncmp(m->unit, n->unit, stem) && strspn(m->unit + stem, "0123456789") && (uint32_t)atoi(m->unit + stem) + 1 > most)
+            most = (uint32_t)atoi(m->unit + stem) + 1;
+    *count = most;
+    return (uint32_t)atoi(n->unit + stem);
+}
+
+static struct tn_value *api_primary(const struct tn_value *v)
+{
+    GUARD_VALUE(v, NULL);
+    return v->param && v->param->twin ? v->param->twin->value : (struct tn_value *)v;
+}
+
+static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_layout at)
+{
+    int a = tn_axis_find(axis);
+    struct tn_value *copy;
+
+    GUARD_VALUE(v, NULL);
+    if (v->kind != TN_VALUE_PARAM || a < 0) {
+        tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters have copies", v->id, v->name, axis);
+        return NULL;
+    }
+    if (v->layout[a] == at)
+        return v;
+    if (v->layout[a] == TN_R) {
+        api_set_layout(v, axis, at);
+        return v;
+    }
+    for (copy = v->graph->params; copy; copy = copy->next)
+        if (copy->param->twin == v->param && copy->layout[a] == at)
+            return copy;
+    copy = tn_graph_param(v->graph, v->name, &v->param->spec);
+    if (!copy)
+        return NULL;
+    memcpy(copy->layout, v->layout, sizeof copy->layout);
+    copy->layout[a] = at;
+    copy->param->twin = v->param;
+    copy->param->number = v->param->number;
+    return copy;
+}
+
+static void api_task(struct tn_graph *g, uint32_t rank, uint32_t phase, uint32_t micro, uint32_t stage)
+{
+    if (g->n_task == g->task_room) {
+        g->task_room = g->task_room ? 2 * g->task_room : 64;
+        g->task = graph_grow(g->task, g->task_room * sizeof *g->task);
+    }
+    g->task[g->n_task++] = (struct tn_task_entry){rank, phase, micro, stage};
+}
+
+const struct tn_graph_api tn_graph_api_table = {
+    .struct_size = sizeof tn_graph_api_table,
+    .fail = api_fail,
+    .option = api_option,
+    .axis_size = api_axis_size,
+    .next_node = api_next_node,
+    .next_param = api_next_param,
+    .next_input = api_next_input,
+    .next_user = api_next_user,
+    .newest = api_newest,
+    .op = api_op,
+    .role = api_role,
+    .unit = api_unit,
+    .phase = api_phase,
+    .attr = api_attr,
+    .input = api_input,
+    .output = api_output,
+    .operands = api_operands,
+    .producer = api_producer,
+    .is_param = api_is_param,
+    .dim = api_dim,
+    .layout = api_layout,
+    .grad = api_grad,
+    .shard = tn_layout_shard,
+    .set_layout = api_set_layout,
+    .at = api_at,
+    .at_end = api_at_end,
+    .set_role = api_set_role,
+    .add = graph_add,
+    .convert = api_convert,
+    .clone = api_clone,
+    .set_input = api_set_input,
+    .replace = api_replace,
+    .remove = api_remove,
+    .decompose = api_decompose,
+    .set_grad = api_set_grad,
+    .on = tn_layout_stage,
+    .unit_index = api_unit_index,
+    .copy_param = api_copy_param,
+    .primary = api_primary,
+    .task = api_task,
+};

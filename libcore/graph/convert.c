@@ -1,0 +1,85 @@
+/* convert.c - the one place that turns a change of layout into a collective.
+ *
+ *   P -> R all_reduce      P -> S, F reduce_scatter      S, F -> R all_gather      R -> S, F slice
+ *   S -> S all_to_all      R -> P once                   stage -> stage move       V -> Pmax as_max
+ *
+ * An equal change of the same value in the same unit and phase is made once and used again, so that the q, k
+ * and v projections share one gather, and a unit of a sharded model gathers each weight once. */
+#include "graph/internal.h"
+#include "graph/op.h"
+
+static const char *collective(const struct tn_layout_info *from, const struct tn_layout_info *to)
+{
+    enum { WHOLE, SUM, CUT, MAXIMUM, STAGE, OTHER };
+    static const uint8_t group[] = {[0] = OTHER, [TN_R] = WHOLE, [TN_P] = SUM, [TN_PMAX] = MAXIMUM, [TN_F] = CUT,
+                                    [TN_V] = OTHER, [TN_LAYOUT_SHARD] = CUT, [TN_LAYOUT_STAGE] = STAGE};
+    static const char *const op[6][6] = {
+        [WHOLE] = {[CUT] = "slice", [SUM] = "once"},
+        [SUM] = {[WHOLE] = "all_reduce", [CUT] = "reduce_scatter"},
+        [CUT] = {[WHOLE] = "all_gather", [CUT] = "all_to_all"},
+        [MAXIMUM] = {[WHOLE] = "all_reduce"},
+        [STAGE] = {[STAGE] = "move"},
+    };
+
+    if (from->kind == TN_F && to->kind != TN_R)
+        return NULL;
+    return op[group[from->kind]][group[to->kind]];
+}
+
+static int cursor_is_after(struct tn_graph *g, struct tn_node *n)
+{
+    if (n->phase != g->phase)
+        return n->phase < g->phase;
+    if (!g->cursor)
+        return 1;
+    return n == g->cursor ? g->cursor_after != 0 : tn_node_before(n, g->cursor);
+}
+
+static struct tn_value *made_before(struct tn_value *v, const char *op, const char *axis, tn_layout to)
+{
+    struct tn_graph *g = v->graph;
+
+    for (uint32_t i = 0; i < v->n_user; i++) {
+        struct tn_node *n = v->user[i];
+
+        if (!strcmp(n->op->name, op) && n->unit == g->unit && n->phase == g->phase && n->n_in == 1
+            && tn_node_int(n, "to", 0) == (int64_t)to && !strcmp(tn_node_text(n, "axis"), axis) && cursor_is_after(g, n))
+            return n->out[0];
+    }
+    return NULL;
+}
+
+/* Why the layout of v is not known: the first node that does not fit. */
+static struct tn_value *unknown(struct tn_value *v, const char *axis)
+{
+    tn_graph_verify(v->graph);
+    tn_graph_fail(v->graph, TN_ERR_LAYOUT, "%%%u %s: its layout on %s is not known", v->id, v->name, axis);
+    return NULL;
+}
+
+struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout to)
+{
+    struct tn_graph *g = v->graph;
+    tn_layout from = graph_layout_on(v, axis);
+    const struct tn_layout_info *f, *t;
+    struct tn_value *made;
+    const char *op;
+
+    if (g->status || from == to || g->mesh.size[tn_axis_find(axis)] == 1)
+        return g->status ? NULL : v;
+    if (!from)
+        return unknown(v, axis);
+    f = tn_layout_get(g, from), t = tn_layout_get(g, to);
+    if (from == TN_R && t->kind == TN_LAYOUT_STAGE)
+        return v;
+    op = collective(f, t);
+    if (!op || !to || (t->kind == TN_LAYOUT_SHARD && tn_value_find_dim(v, t->dim) < 0)) {
+        tn_graph_fail(g, TN_ERR_LAYOUT, "no collective takes %%%u %s from %s to %s on axis %s", v->id, v->name,
+                      tn_layout_text(g, from), tn_layout_text(g, to), axis);
+        return NULL;
+    }
+    made = made_before(v, op, axis, to);
+    if (made)
+        return made;
+    return graph_add(g, op, &v, 1, (struct tn_attr[]){TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)}, 3);
+}

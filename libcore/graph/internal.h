@@ -1,0 +1,19 @@
+/* internal.h - what the files of libcore/graph share among themselves. */
+#ifndef TENON_GRAPH_INTERNAL_H
+#define TENON_GRAPH_INTERNAL_H
+#include "base/status.h"
+#include "graph/graph.h"
+
+void *graph_grow(void *p, size_t bytes);         /* realloc that exits with a sentence */
+struct tn_node *graph_add_node(struct tn_graph *g, const char *name, struct tn_value *const *in, uint32_t n_in,
+                               const struct tn_attr *attr, uint32_t n_attr);
+struct tn_value *graph_add(struct tn_graph *g, const char *name, struct tn_value *const *in, uint32_t n_in,
+                           const struct tn_attr *attr, uint32_t n_attr);
+void graph_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now);
+void graph_replace(struct tn_value *old, struct tn_value *now);
+void graph_remove(struct tn_node *n);
+struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout to);
+void graph_decompose(struct tn_node *n, const char *axis);          /* axis: where sums close, or NULL */
+tn_layout graph_layout_on(struct tn_value *v, const char *axis);    /* settled */
+void graph_layouts_init(struct tn_graph *g);
+#endif

@@ -1,0 +1,80 @@
+/* ops_attention.c - attention with positions as values.
+ *
+ * q [batch, seq, heads, head_dim], k and v [batch, keys, heads, head_dim]. The mask is kpos <= qpos, so cuts of the
+ * sequence need no special case. With the attribute ring = AXIS the sequence may be cut on that axis: what one
+ * rank computes is then a part, and the context-parallel pass merges the parts by their log-sum-exp. */
+#include "graph/opkit.h"
+
+static void attention_shape(struct tn_node *n)
+{
+    const struct tn_value *q = n->in[0];
+
+    if (!op_sizes_agree(n))
+        return;
+    op_like(n, 0);
+    tn_node_output(n, q->rank - 1, q->dim, q->size, TN_F32);
+}
+
+static void attn_bwd_shape(struct tn_node *n)
+{
+    for (uint32_t i = 0; i < 3; i++)
+        op_like(n, i);
+}
+
+static const char *attention_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    struct tn_graph *g = n->graph;
+    tn_layout q = n->in[0]->layout[axis], k = n->in[1]->layout[axis];
+    const struct tn_layout_info *lq = tn_layout_get(g, q), *lk = tn_layout_get(g, k);
+    int back = n->n_out == 3;
+
+    if (!strcmp(tn_node_text(n, "ring"), tn_axis_name[axis])) {
+        if (lq->kind != TN_LAYOUT_SHARD || lk->kind != TN_LAYOUT_SHARD || lq->dim != n->in[0]->dim[1] || lk->dim != n->in[1]->dim[1])
+            return "ring attention needs the sequence cut";
+        if (k != n->in[2]->layout[axis] || k != n->in[4]->layout[axis] || q != n->in[3]->layout[axis])
+            return "keys, values and their positions come from different ranks";
+        out[0] = q, out[1] = back ? k : q, out[2] = k;
+        return NULL;
+    }
+    if (lq->kind == TN_LAYOUT_SHARD && !strcmp(lq->dim, "rep") && k == TN_R) {   /* more ranks than key heads */
+        out[0] = q, out[1] = out[2] = back ? TN_P : q;
+        return NULL;
+    }
+    if (q != TN_R && (lq->kind != TN_LAYOUT_SHARD || (strcmp(lq->dim, "batch") && strcmp(lq->dim, "heads"))))
+        return "attention needs whole sequences";
+    for (uint32_t i = 1; i < n->n_in; i++)
+        if (n->in[i]->layout[axis] != (i == 3 || i == 4 ? TN_R : q))
+            return i == 3 || i == 4 ? "positions must be whole here" : "its inputs are cut differently";
+    for (uint32_t o = 0; o < n->n_out; o++)
+        out[o] = q;
+    return NULL;
+}
+
+static void attention_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *o = n->out[0], *lse = n->out[1], *delta, *dq;
+    struct tn_attr rows = {"out", TN_ATTR_NAMES, lse->rank, {.names = lse->dim}};
+
+    delta = tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(dy[0], o))), TN_WITH(rows));
+    dq = tn_add(g, "attn_bwd", TN_IN(n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], lse, delta, dy[0]), n->attr, n->n_attr);
+    for (uint32_t i = 0; dq && i < 3; i++)
+        dx[i] = dq->producer->out[i];
+}
+
+/* Half of the scores are masked. Two contractions forward, five backward. */
+static double attention_flops(const struct tn_node *n, const struct tn_mesh *m)
+{
+    struct tn_local k;
+
+    tn_value_local(n->in[1], m, n->graph->arena, &k);
+    return (n->n_out == 3 ? 5 : 2) * op_local_count(n->in[0], m) * (double)k.size[1];
+}
+
+const struct tn_op tn_ops_attention[] = {
+    {.name = "attention", .flags = TN_OP_RANDOM, .n_in_min = 5, .n_in_max = 5, .shape = attention_shape,
+     .layout = attention_layout, .grad = attention_grad, .flops = attention_flops},
+    {.name = "attn_bwd", .flags = TN_OP_RANDOM, .n_in_min = 8, .n_in_max = 8, .shape = attn_bwd_shape,
+     .layout = attention_layout, .flops = attention_flops},
+};
+const uint32_t tn_n_ops_attention = OP_COUNT(tn_ops_attention);

@@ -1,0 +1,103 @@
+/* ops_collective.c - changes of layout along one mesh axis, and their adjoints.
+ *
+ * A collective takes its input from layout `from` to layout `to` on `axis` and leaves the other axes alone. The
+ * adjoint converts the gradient to dual(from): dual(S) = S, dual(F) = F, dual(V) = V, dual(P) = R, and dual(R) is R
+ * or, while nobody needs the sum, P. So no operation "identity forward, all-reduce backward" is needed. */
+#include "graph/opkit.h"
+
+static void like_all(struct tn_node *n)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        op_like(n, i);
+}
+
+static int own_axis(const struct tn_node *n)
+{
+    return tn_axis_find(tn_node_text(n, "axis"));
+}
+
+/* A flat chunk is cut last: while it is there on an inner axis, an outer one cannot change between whole and
+ * flat, and no axis can change the shape that was flattened. */
+static const char *flat_problem(const struct tn_node *n, const struct tn_value *v, int axis)
+{
+    const struct tn_layout_info *from = tn_layout_get(n->graph, (tn_layout)tn_node_int(n, "from", 0));
+    const struct tn_layout_info *to = tn_layout_get(n->graph, (tn_layout)tn_node_int(n, "to", 0));
+
+    if (v->layout[axis] != TN_F)
+        return NULL;
+    if (from->kind == TN_LAYOUT_SHARD || to->kind == TN_LAYOUT_SHARD)
+        return "a flat chunk must be gathered first";
+    return axis > own_axis(n) && (from->kind == TN_F || to->kind == TN_F) ? "flat chunks of inner axes must be gathered first" : NULL;
+}
+
+static const char *collective_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout from = (tn_layout)tn_node_int(n, "from", 0), to = (tn_layout)tn_node_int(n, "to", 0);
+
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct tn_value *v = n->in[i];
+        const char *why = axis == own_axis(n) ? NULL : flat_problem(n, v, axis);
+
+        if (why)
+            return why;
+        if (axis == own_axis(n) && v->layout[axis] != from)
+            return tn_text(n->graph->arena, "it takes %s, not %s", tn_layout_text(n->graph, from), tn_layout_text(n->graph, v->layout[axis]));
+        out[i] = axis == own_axis(n) ? to : v->layout[axis];
+    }
+    return NULL;
+}
+
+/* A maximum only stabilises: it has no gradient. */
+static void collective_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    tn_layout from = (tn_layout)tn_node_int(n, "from", 0);
+
+    if (from == TN_PMAX)
+        return;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (dy[i])
+            dx[i] = graph_convert(dy[i], tn_node_text(n, "axis"), from == TN_P ? TN_R : from);
+}
+
+static const char *ring_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout l = n->in[0]->layout[axis];
+    const struct tn_layout_info *i = tn_layout_get(n->graph, l);
+    int64_t size = n->graph->mesh.size[axis], shift = tn_node_int(n, "shift", 1);
+
+    out[0] = l;
+    if (axis != own_axis(n))
+        return NULL;
+    if (i->kind != TN_LAYOUT_SHARD)
+        return "only a cut value can go round a ring";
+    out[0] = tn_layout_shard(n->graph, i->dim, i->pattern, (int32_t)(((i->rot + shift) % size + size) % size));
+    return NULL;
+}
+
+static void ring_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    dx[0] = tn_add(n->graph, "ring", TN_IN(dy[0]), TN_WITH(TN_TEXT("axis", tn_node_text(n, "axis")), TN_INT("shift", -tn_node_int(n, "shift", 1))));
+}
+
+static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
+{
+    (void)n, (void)m;
+    return 0;
+}
+
+#define CONVERSION(NAME) \
+    {.name = NAME, .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = TN_MAX_OUT, .shape = like_all, \
+     .layout = collective_layout, .grad = collective_grad, .flops = no_flops}
+
+const struct tn_op tn_ops_collective[] = {
+    CONVERSION("all_reduce"),
+    CONVERSION("all_gather"),
+    CONVERSION("reduce_scatter"),
+    CONVERSION("all_to_all"),
+    CONVERSION("slice"),
+    CONVERSION("once"),
+    CONVERSION("move"),
+    {.name = "ring", .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = ring_layout,
+     .grad = ring_grad, .flops = no_flops},
+};
+const uint32_t tn_n_ops_collective = OP_COUNT(tn_ops_collective);

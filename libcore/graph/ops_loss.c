@@ -1,0 +1,159 @@
+/* ops_loss.c - cross-entropy, and the output head fused with its statistics.
+ *
+ * head gives the log-sum-exp of a row's logits and the logit of its target without ever holding the row, so a
+ * kernel may go through the vocabulary in pieces. With the vocabulary cut, lse is that of the own part: a value
+ * per rank, which lse_open and a maximum make whole (pass.h: as_max, lse_open). */
+#include "graph/opkit.h"
+
+/* --- ce */
+
+static void ce_shape(struct tn_node *n)
+{
+    tn_node_output(n, n->in[1]->rank, n->in[1]->dim, n->in[1]->size, TN_F32);
+}
+
+static const char *ce_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    const struct tn_value *x = n->op->shape == ce_shape ? n->in[0] : n->in[1];
+
+    return tn_layout_named(n, axis, (const char *const[]){x->dim[x->rank - 1], NULL}, TN_LINEAR_NONE, TN_P, out);
+}
+
+static void ce_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    dx[0] = tn_add(n->graph, "ce_bwd", TN_IN(dy[0], n->in[0], n->in[1]), TN_NONE);
+}
+
+static void ce_bwd_shape(struct tn_node *n)
+{
+    op_like(n, 1);
+}
+
+/* log Σ exp(x - max) + max - x[i], 0 where i < 0; sums close where they arise (graph->close_axis). */
+static void ce_decompose(struct tn_node *n, struct tn_value **out)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *x = n->in[0], *i = n->in[1], *max, *sum, *picked;
+    struct tn_attr rows = OP_DIMS_OF(i);
+
+    max = tn_add(g, "rowmax", TN_IN(x), TN_WITH(rows));
+    sum = tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a - b)", TN_IN(x, max))), TN_WITH(rows));
+    picked = tn_add(g, "pick", TN_IN(x, i), TN_NONE);
+    out[0] = tn_expr(g, "select(ge(d, 0), log(a) + b - c, 0)", TN_IN(sum, max, picked, i));
+}
+
+/* --- head */
+
+static void head_shape(struct tn_node *n)
+{
+    for (int i = 0; i < 2; i++)
+        tn_node_output(n, n->in[2]->rank, n->in[2]->dim, n->in[2]->size, TN_F32);
+}
+
+static void head_bwd_shape(struct tn_node *n)
+{
+    op_like(n, 0);
+    op_like(n, 1);
+}
+
+static const char *head_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout x = n->in[0]->layout[axis], w = n->in[1]->layout[axis], i = n->in[2]->layout[axis];
+    const struct tn_layout_info *l = tn_layout_get(n->graph, w);
+    int back = n->op->shape == head_bwd_shape, vocab = l->kind == TN_LAYOUT_SHARD && l->dim == n->in[1]->dim[0];
+
+    if (vocab && (x != TN_R || i != TN_R))
+        return "a cut vocabulary needs whole rows";
+    if (!vocab && w != TN_R)
+        return "the head needs its weight whole, or cut by vocabulary";
+    if (!vocab && (x != i || (x != TN_R && tn_layout_get(n->graph, x)->kind != TN_LAYOUT_SHARD)))
+        return "rows and targets must be cut alike";
+    if (back)
+        out[0] = vocab ? TN_P : x, out[1] = vocab ? w : x == TN_R ? TN_R : TN_P;
+    else
+        out[0] = vocab ? TN_V : x, out[1] = vocab ? TN_P : x;
+    return NULL;
+}
+
+static void head_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *d[2], *dh;
+
+    for (int i = 0; i < 2; i++)
+        d[i] = dy[i] ? dy[i] : tn_expr(g, "select(0, a, 0)", TN_IN(n->out[i]));
+    dh = tn_add(g, "head_bwd", TN_IN(n->in[0], n->in[1], n->in[2], n->out[0], d[0], d[1]), TN_NONE);
+    for (uint32_t i = 0; dh && i < 2; i++)
+        dx[i] = dh->producer->out[i];
+}
+
+static void head_decompose(struct tn_node *n, struct tn_value **out)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *x = n->in[0], *w = n->in[1], *i = n->in[2], *logits, *max, *sum;
+    struct tn_attr rows = OP_DIMS_OF(i), all = OP_DIMS_OF(i);
+    const char *dim[TN_MAX_RANK + 1];
+
+    for (uint32_t d = 0; d < i->rank; d++)
+        dim[d] = i->dim[d];
+    dim[i->rank] = w->dim[0];
+    all.as.names = dim;
+    all.count = i->rank + 1;
+    logits = tn_add(g, "einsum", TN_IN(x, w), TN_WITH(all));
+    max = tn_add(g, "rowmax", TN_IN(logits), TN_WITH(rows));
+    sum = tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a - b)", TN_IN(logits, max))), TN_WITH(rows));
+    out[0] = tn_expr(g, "log(a) + b", TN_IN(sum, max));
+    out[1] = tn_add(g, "pick", TN_IN(logits, i), TN_NONE);
+}
+
+static double head_flops(const struct tn_node *n, const struct tn_mesh *m)
+{
+    struct tn_local w;
+
+    tn_value_local(n->in[1], m, n->graph->arena, &w);
+    return (n->op->shape == head_bwd_shape ? 6 : 2) * op_local_count(n->in[0], m) * (double)w.size[0];
+}
+
+/* --- a cut vocabulary: the value per rank as a maximum, and exp(lse - max), which adds up */
+
+static const char *as_max_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    out[0] = n->in[0]->layout[axis] == TN_V ? TN_PMAX : n->in[0]->layout[axis];
+    return NULL;
+}
+
+static const char *lse_open_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    int back = n->n_in == 3;
+
+    if (n->in[back]->layout[axis] != TN_V)
+        return tn_layout_named(n, axis, NULL, TN_LINEAR_NONE, TN_P, out);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (i != (uint32_t)back && n->in[i]->layout[axis] != TN_R)
+            return "it needs the maximum over all ranks";
+    out[0] = back ? TN_V : TN_P;
+    return NULL;
+}
+
+static void lse_open_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    dx[0] = tn_add(n->graph, "lse_open_bwd", TN_IN(dy[0], n->in[0], n->in[1]), TN_NONE);
+}
+
+static void lse_open_decompose(struct tn_node *n, struct tn_value **out)
+{
+    out[0] = tn_expr(n->graph, "exp(a - b)", TN_IN(n->in[0], n->in[1]));
+}
+
+const struct tn_op tn_ops_loss[] = {
+    {.name = "ce", .n_in_min = 2, .n_in_max = 2, .shape = ce_shape, .layout = ce_layout, .grad = ce_grad, .decompose = ce_decompose},
+    {.name = "ce_bwd", .n_in_min = 3, .n_in_max = 3, .shape = ce_bwd_shape, .layout = ce_layout},
+    {.name = "head", .n_in_min = 3, .n_in_max = 3, .shape = head_shape, .layout = head_layout, .grad = head_grad,
+     .decompose = head_decompose, .flops = head_flops},
+    {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
+    {.name = "as_max", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = as_max_layout},
+    {.name = "lse_open", .n_in_min = 2, .n_in_max = 2, .shape = op_shape_like0, .layout = lse_open_layout,
+     .grad = lse_open_grad, .decompose = lse_open_decompose},
+    {.name = "lse_open_bwd", .n_in_min = 3, .n_in_max = 3, .shape = op_shape_like0, .layout = lse_open_layout},
+};
+const uint32_t tn_n_ops_loss = OP_COUNT(tn_ops_loss);
