@@ -41,8 +41,10 @@ AC_DEFUN([TN_DEBUG_SWITCH],
 AS_IF([test "x$enable_debug" = xyes], [DEBUG_CPPFLAGS=-DTN_DEBUG], [DEBUG_CPPFLAGS=-DNDEBUG])
 AC_SUBST([DEBUG_CPPFLAGS])])
 
-AC_DEFUN([TN_PLUGINS_BEGIN], [tn_plugin_lines=])
-AC_DEFUN([TN_PLUGINS_END], [])
+# TN_PLUGINS(NAMES): the switches of these plugins, each from plugins/NAME/configure.m4, in this order.
+AC_DEFUN([TN_PLUGINS],
+[tn_plugin_lines=
+m4_foreach_w([tn_plugin], [$1], [m4_include([plugins/]tn_plugin[/configure.m4])])])
 
 # TN_PLUGIN_SWITCH(NAME, WHAT IT IS, [CHECK]): --enable-NAME=auto|yes|no and the conditional PLUGIN_<NAME>.
 # CHECK runs unless the answer is no. It sets tn_missing to what is not here, naming the package to install, or
@@ -59,7 +61,7 @@ AS_CASE([$enable_$1],
                [tn_build=no tn_why=$tn_missing])],
     [AC_MSG_ERROR([--enable-$1=$enable_$1: must be auto, yes or no])])
 AM_CONDITIONAL([PLUGIN_]m4_toupper([$1]), [test $tn_build = yes])
-AS_VAR_APPEND([tn_plugin_lines], ["`printf '  %-9s %-4s%s' $1 $tn_build "${tn_why:+($tn_why)}"`
+AS_VAR_APPEND([tn_plugin_lines], ["`printf '  %-10s %s' $1 "$tn_build${tn_why:+ ($tn_why)}"`
 "])])
 
 AC_DEFUN([TN_SUMMARY],
