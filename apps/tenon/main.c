@@ -1,0 +1,5 @@
+/* main.c - the program's entry. */
+int main(void)
+{
+    return 0;
+}

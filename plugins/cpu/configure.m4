@@ -1,0 +1,11 @@
+# CBLAS: the header, and the first library that has the matrix product.
+TN_PLUGIN_SWITCH([cpu], [fast kernels, CBLAS and threads],
+[AC_CHECK_HEADER([cblas.h], [], [tn_missing="there is no cblas.h (on Debian: apt-get install libopenblas-dev)"])
+AS_IF([test -z "$tn_missing"],
+    [tn_saved_LIBS=$LIBS
+     AC_SEARCH_LIBS([cblas_sgemm], [openblas cblas blas], [],
+         [tn_missing="no library has cblas_sgemm (on Debian: apt-get install libopenblas-dev)"])
+     LIBS=$tn_saved_LIBS
+     AS_CASE([$ac_cv_search_cblas_sgemm], [no], [], ["none required"], [CBLAS_LIBS= tn_found="CBLAS of the C library"],
+         [CBLAS_LIBS=$ac_cv_search_cblas_sgemm tn_found="CBLAS by $CBLAS_LIBS"])])])
+AC_SUBST([CBLAS_LIBS])

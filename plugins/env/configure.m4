@@ -1,0 +1,1 @@
+TN_PLUGIN_SWITCH([env], [places from the launcher's variables])
