@@ -10,14 +10,15 @@
  * Invariants: an expr never changes once made and lives in the arena that it was made in; instructions are in
  * the order of their use from the results, without dead or double ones, so that equal texts give equal bytes;
  * program.text is canonical. Constants are folded in double. 0*x is never simplified: x may be NaN. */
-#ifndef TENON_GRAPH_EXPR_H
-#define TENON_GRAPH_EXPR_H
+#ifndef TN_GRAPH_EXPR_H
+#define TN_GRAPH_EXPR_H
 #include <tenon/kernels.h>
 struct tn_arena;
 
 #define TN_EXPR_INSTR 128u                       /* most instructions of the whole program */
 #define TN_EXPR_INPUTS 32u                       /* sets of inputs are bits of uint32_t */
 #define TN_EXPR_SYMBOLS 256u
+#define TN_EXPR_RESULTS 32u
 
 #define TN_EXPR_INPUT 0u                         /* a tensor, number index */
 #define TN_EXPR_UNIFORM 1u                       /* a number that changes from step to step: symbol number index */
@@ -33,8 +34,8 @@ struct tn_expr {
     struct tn_program program;                   /* for the kernels; text over inputs a, b, …, z, a1, b1, … */
     uint32_t n_input;                            /* highest input declared or used + 1 */
     uint32_t n_symbol;                           /* highest symbol used + 1 */
-    struct tn_program whole;                     /* private to graph/expr*.c: TN_E_UNIFORM's a is a symbol;
-                                                    text NULL */
+    struct tn_program whole;                     /* with symbols: TN_E_UNIFORM's a is a symbol, its text calls
+                                                    them s0, s1, …; two exprs are equal if their texts are */
     const uint16_t *uniform;                     /* private: register of whole for each program.n_uniform */
 };
 
