@@ -5,8 +5,8 @@
  * into one uniform, and a k of 0 is known to be nothing (x - x). A select passes g through a select, never
  * through a product with 0: a masked element may have an infinite gradient.
  *
- * 1/(1 + exp(-z)) is differentiated as the y*(1 - y) it is: the chain would multiply 0 by infinity where exp
- * overflows. */
+ * y = c/(1 + exp(-z)), sigmoid and silu, is differentiated by z as the y*(1 - 1/(1 + exp(-z))) it is: the chain
+ * would multiply 0 by infinity where exp overflows. */
 #include "graph/exprbuild.h"
 
 #define NONE UINT32_MAX
@@ -106,32 +106,33 @@ static void power(struct grad *d, uint32_t i, struct tn_instr x, uint32_t g, uin
                                              number(d, 0))), k);
 }
 
-/* The z of 1/(1 + exp(-z)), or NONE. */
-static uint32_t sigmoid_of(const struct grad *d, uint32_t r)
+/* The z of 1 + exp(-z), or NONE. */
+static uint32_t logistic(const struct grad *d, uint32_t r)
 {
-    struct tn_instr x = d->instr[r], sum, e;
+    struct tn_instr x = d->instr[r];
+    uint32_t one = x.a, e = x.b;
 
-    if (x.op != TN_E_DIV || d->instr[x.b].op != TN_E_ADD || !tn_expr_is(d->instr, d->constant, x.a, 1))
+    if (x.op != TN_E_ADD)
         return NONE;
-    sum = d->instr[x.b];
-    if (tn_expr_is(d->instr, d->constant, sum.b, 1))
-        sum = (struct tn_instr){sum.op, sum.b, sum.a, 0};
-    e = d->instr[sum.b];
-    if (!tn_expr_is(d->instr, d->constant, sum.a, 1) || e.op != TN_E_EXP || d->instr[e.a].op != TN_E_NEG)
+    if (tn_expr_is(d->instr, d->constant, e, 1)) {
+        one = x.b;
+        e = x.a;
+    }
+    if (!tn_expr_is(d->instr, d->constant, one, 1) || d->instr[e].op != TN_E_EXP ||
+        d->instr[d->instr[e].a].op != TN_E_NEG)
         return NONE;
-    return d->instr[e.a].a;
+    return d->instr[d->instr[e].a].a;
 }
 
 static void quotient(struct grad *d, uint32_t i, struct tn_instr x, uint32_t g, uint32_t k)
 {
-    uint32_t y = d->at[i], z = sigmoid_of(d, i), minus_k = op1(d, TN_E_NEG, k);
+    uint32_t y = d->at[i], z = logistic(d, x.b), one = number(d, 1);
 
-    if (z != NONE) {
-        add(d, z, times(d, g, times(d, y, op2(d, TN_E_SUB, number(d, 1), y))), k);
-        return;
-    }
     add_over(d, x.a, g, k, x.b);
-    add_over(d, x.b, times(d, g, y), minus_k, x.b);
+    if (z == NONE)
+        add_over(d, x.b, times(d, g, y), op1(d, TN_E_NEG, k), x.b);
+    else
+        add(d, z, times(d, g, times(d, y, op2(d, TN_E_SUB, one, op2(d, TN_E_DIV, one, d->at[x.b])))), k);
 }
 
 /* Hands the adjoint of register i to its operands. */
