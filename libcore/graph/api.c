@@ -4,6 +4,7 @@
  * NULL although the graph is well is itself an error, found here; so every function begins with a guard. */
 #include "graph/internal.h"
 #include "graph/op.h"
+#include <stdlib.h>
 
 /* The graph that is being worked on, for calls that got nothing to find it by. */
 static _Thread_local struct tn_graph *current;
