@@ -1,0 +1,158 @@
+/* finish.c - what every update ends with: the gradient norm, clipping, the optimizer.
+ *
+ * It follows the final layouts: the update happens where the gradient is. A gradient that the strategies left as a
+ * flat chunk makes a slice of the parameter, an update of the chunk, and a gather back, with no word about it here.
+ *
+ * The norm is that of all gradients together, every logical element once: the sums of squares are partial on the axes
+ * that cut the gradient, so they are added per set of axes and closed with one scalar all_reduce each; copies of tied
+ * parameters do not count. Clipping (min(1, clip/(norm + 1e-6)), as in PyTorch) comes before the optimizer. */
+#include "base/status.h"
+#include "pass/pass.h"
+
+/* v in the layouts of want, axis by axis. Flat chunks are gathered from the inner axes out and cut from the outer in. */
+static struct tn_value *convert_all(struct tn_value *v, const tn_layout *want)
+{
+    struct tn_graph *g = v ? v->graph : NULL;
+
+    for (int a = TN_AXES; v && a-- > 0;)
+        if (g->mesh.size[a] > 1 && tn_layout_of(v, tn_axis_name[a]) == TN_F && want[a] != TN_F)
+            v = tn_convert(v, tn_axis_name[a], want[a]);
+    for (int a = 0; v && a < TN_AXES; a++)
+        if (g->mesh.size[a] > 1)
+            v = tn_convert(v, tn_axis_name[a], want[a]);
+    return v;
+}
+
+static struct tn_value *whole(struct tn_value *v)
+{
+    static const tn_layout everywhere[TN_AXES] = {TN_R, TN_R, TN_R, TN_R, TN_R};
+
+    return convert_all(v, everywhere);
+}
+
+/* a + b + c + …, of at most 16 scalars a node. */
+static struct tn_value *add_up(struct tn_graph *g, struct tn_value **v, uint32_t n)
+{
+    static const char text[] = "a + b + c + d + e + f + g + h + i + j + k + l + m + n + o + p";
+
+    while (n > 1 && !g->status) {
+        uint32_t made = 0;
+
+        for (uint32_t i = 0; i < n; i += 16) {
+            uint32_t k = n - i < 16 ? n - i : 16;
+            struct tn_attr f = TN_TEXT("f", tn_text(g->arena, "%.*s", (int)(4 * k - 3), text));
+
+            v[made++] = k == 1 ? v[i] : tn_add(g, "expr", v + i, k, &f, 1);
+        }
+        n = made;
+    }
+    return g->status ? NULL : v[0];
+}
+
+/* Sums of squares of equal layout are added before one of them is closed. */
+static struct tn_value *sum_of_squares(struct tn_graph *g)
+{
+    struct tn_value **square = tn_alloc(g->arena, (g->n_param + 1) * sizeof *square);
+    struct tn_value **group = tn_alloc(g->arena, (g->n_param + 1) * sizeof *group);
+    struct tn_value **total = tn_alloc(g->arena, (g->n_param + 1) * sizeof *total);
+    uint32_t n = 0, n_total = 0;
+
+    for (struct tn_value *p = g->params; p; p = p->next)
+        if (!p->param->twin)
+            square[n++] = tn_add(g, "sumsq", TN_IN(p->param->grad), TN_NONE);
+    tn_graph_settle(g);
+    for (uint32_t i = 0; i < n && !g->status; i++) {
+        uint32_t k = 0;
+
+        if (!square[i])
+            continue;
+        for (uint32_t j = i + 1; j < n; j++)
+            if (square[j] && !memcmp(square[i]->layout, square[j]->layout, sizeof square[i]->layout)) {
+                group[++k] = square[j];
+                square[j] = NULL;
+            }
+        group[0] = square[i];
+        total[n_total++] = whole(add_up(g, group, k + 1));
+    }
+    return n_total ? add_up(g, total, n_total) : NULL;
+}
+
+/* The attributes and the text of a parameter's update. */
+static uint32_t update_attributes(struct tn_graph *g, const struct tn_param *p, const struct tn_finish *f, uint32_t n_slot, int clipped,
+                                  struct tn_attr *attr)
+{
+    const char **in = tn_alloc(g->arena, (n_slot + 4) * sizeof *in), **results = tn_alloc(g->arena, (n_slot + 1) * sizeof *results);
+    static const char *const uniform[] = {"lr", "t"};
+    const char *text = tn_text(g->arena, "%s%s", clipped ? "g = g*clip_factor; " : "", f->update);
+    uint32_t k = 0;
+
+    if (p->lr_scale != 1)
+        text = tn_text(g->arena, "lr = lr*lr_scale; %s", text);
+    in[0] = "w", in[1] = "g", results[0] = "w";
+    for (uint32_t s = 0; s < n_slot; s++)
+        in[2 + s] = results[1 + s] = f->slots[s].name;
+    in[2 + n_slot] = "clip_factor";
+    attr[k++] = (struct tn_attr)TN_TEXT("f", text);
+    attr[k++] = (struct tn_attr){"in", TN_ATTR_NAMES, 2 + n_slot + (clipped != 0), {.names = in}};
+    attr[k++] = (struct tn_attr){"results", TN_ATTR_NAMES, 1 + n_slot, {.names = results}};
+    attr[k++] = (struct tn_attr){"uniform", TN_ATTR_NAMES, 2, {.names = uniform}};
+    if (p->lr_scale != 1)
+        attr[k++] = (struct tn_attr){"lr_scale", TN_ATTR_FLOAT, 1, {.f = p->lr_scale}};
+    for (uint32_t i = 0; i < f->n_option; i++) {
+        double value = !p->decay && !strcmp(f->option[i].key, "weight_decay") ? 0 : f->value[i];
+
+        if (f->option[i].low || f->option[i].high)
+            attr[k++] = (struct tn_attr){f->option[i].key, TN_ATTR_FLOAT, 1, {.f = value}};
+    }
+    return k;
+}
+
+static void assign(struct tn_graph *g, struct tn_value *storage, struct tn_value *now)
+{
+    tn_add(g, "assign", TN_IN(storage, now), TN_NONE);
+}
+
+static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finish *f, struct tn_value *clip)
+{
+    struct tn_value *in[12] = {NULL, p->grad}, *first;
+    struct tn_attr attr[4 + 1 + TN_FINISH_OPTIONS];
+    uint32_t n_slot = 0, n_attr;
+    struct tn_node *n;
+
+    tn_graph_settle(g);
+    in[0] = convert_all(p->value, p->grad->layout);
+    for (; f->slots && f->slots[n_slot].name && n_slot < 8; n_slot++)
+        in[2 + n_slot] = tn_graph_state(g, p, f->slots[n_slot].name, f->slots[n_slot].dtype, p->grad);
+    if (f->build) {
+        f->build(g, in[0], clip ? tn_expr(g, "a*b", TN_IN(p->grad, clip)) : p->grad, in + 2);
+        return;
+    }
+    in[2 + n_slot] = clip;
+    n_attr = update_attributes(g, p, f, n_slot, clip != NULL, attr);
+    first = tn_add(g, "expr", in, 2 + n_slot + (clip != NULL), attr, n_attr);
+    if (!first)
+        return;
+    n = first->producer;
+    for (uint32_t s = 0; s < n_slot; s++)
+        assign(g, in[2 + s], n->out[1 + s]);
+    assign(g, p->value, convert_all(first, p->value->layout));
+}
+
+tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
+{
+    struct tn_value *norm, *clip = NULL;
+
+    tn_at_end(g, TN_AFTER, "optimizer");
+    tn_set_role(g, "norm");
+    norm = sum_of_squares(g);
+    norm = norm ? tn_expr(g, "sqrt(a)", TN_IN(norm)) : NULL;
+    tn_graph_output(g, "gnorm", norm);
+    if (f->clip > 0)
+        clip = tn_add(g, "expr", TN_IN(norm), TN_WITH(TN_TEXT("f", "min(1, clip/(a + 1e-6))"), {"clip", TN_ATTR_FLOAT, 1, {.f = f->clip}}));
+    tn_set_role(g, "loss");
+    tn_graph_output(g, "loss", whole(tn_graph_find_output(g, "loss")));
+    tn_set_role(g, "update");
+    for (struct tn_value *p = g->params; p && !g->status; p = p->next)
+        update(g, p->param, f, clip);
+    return tn_graph_status(g);
+}

@@ -1,0 +1,49 @@
+/* pass.h - from a model to a finished graph: the order of the passes, verified after each.
+ *
+ *   model -> forward passes -> lower -> autodiff -> train passes -> finish -> schedule
+ *
+ * A strategy's pass comes from a plugin, one for each mesh axis of more than one rank; an axis of size 1 skips its
+ * pass, so the graph of one process is the reference. finish is the core's: norm, clipping, optimizer. */
+#ifndef TENON_PASS_PASS_H
+#define TENON_PASS_PASS_H
+#include <tenon/optimizer.h>
+#include "graph/graph.h"
+
+#define TN_FINISH_OPTIONS 24                     /* most options of an optimizer */
+
+/* An optimizer as finish needs it. Borrowed for the call. */
+struct tn_finish {
+    const struct tn_option *option;              /* n_option of them; value[i] is the configured one */
+    const double *value;
+    uint32_t n_option;
+    const struct tn_slot *slots;                 /* ends with {0}; NULL: none */
+    const char *update;                          /* NULL: build */
+    void (*build)(struct tn_graph *g, struct tn_value *w, struct tn_value *grad, struct tn_value *const *slot);
+    double clip;                                 /* largest global norm; 0: no clipping */
+};
+
+/* Adds norm (output "gnorm"), clipping and updates; output "loss" becomes whole. */
+tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f);
+
+/* A strategy, as found for an axis, or an extra pass (axis ""). */
+struct tn_pass_entry {
+    const char *name, *axis;
+    const struct tn_pass *pass;
+    double (*option)(void *ctx, const char *key);
+    void *option_ctx;
+};
+
+struct tn_pipeline {
+    const struct tn_pass_entry *pass;            /* in the order of the forward passes */
+    uint32_t n_pass;
+    const struct tn_finish *finish;              /* NULL: a graph without a backward (evaluation, generation) */
+    int (*claims)(void *ctx, const char *op);    /* does a kernel plugin know this operation? */
+    void *claims_ctx;
+    /* Called after each step with its name ("model", "forward:tp", "lower", "autodiff", ...); may be NULL. */
+    void (*after)(void *ctx, const char *step, struct tn_graph *g);
+    void *after_ctx;
+};
+
+/* Runs all that follows the model. An error names the pass. */
+tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g);
+#endif

@@ -1,0 +1,79 @@
+/* pipeline.c - see pass.h. The verifier runs after every step, so an error names the pass that made it.
+ *
+ * Forward passes may come in any order. Train passes may not: what clones forward nodes comes first, then the
+ * largest axis reduces its gradients, and copies of tied parameters are summed last. */
+#include "base/status.h"
+#include "pass/pass.h"
+
+static tn_status done(const struct tn_pipeline *p, struct tn_graph *g, const char *step)
+{
+    tn_status s = tn_graph_verify(g);
+
+    if (s) {
+        char *text = tn_text(g->arena, "after %s: %s", step, tn_error_text());
+
+        return tn_error_long(s, text);
+    }
+    if (p->after)
+        p->after(p->after_ctx, step, g);
+    return TN_OK;
+}
+
+static tn_status run_one(const struct tn_pipeline *p, struct tn_graph *g, const struct tn_pass_entry *e, const char *part,
+                         void (*f)(struct tn_graph *g, const char *axis))
+{
+    if (!f)
+        return TN_OK;
+    g->option = e->option;
+    g->option_ctx = e->option_ctx;
+    g->cursor = NULL;
+    f(g, e->axis);
+    g->option = NULL;
+    return done(p, g, tn_text(g->arena, "%s:%s", part, e->name));
+}
+
+static int train_rank(const char *axis)
+{
+    static const char *const order[] = {"", "dp", "ep", "cp", "tp", "pp"};
+
+    for (int i = 0; i < 6; i++)
+        if (!strcmp(axis, order[i]))
+            return i;
+    return 6;
+}
+
+static tn_status train_passes(const struct tn_pipeline *p, struct tn_graph *g)
+{
+    tn_status s = TN_OK;
+
+    for (int rank = 0; rank <= 6 && !s; rank++)
+        for (uint32_t i = 0; i < p->n_pass && !s; i++)
+            if (train_rank(p->pass[i].axis) == rank)
+                s = run_one(p, g, &p->pass[i], "train", p->pass[i].pass->train);
+    return s;
+}
+
+tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
+{
+    tn_status s = done(p, g, "model");
+
+    for (uint32_t i = 0; i < p->n_pass && !s; i++)
+        s = run_one(p, g, &p->pass[i], "forward", p->pass[i].pass->forward);
+    if (!s && p->claims && !(s = tn_graph_lower(g, p->claims, p->claims_ctx)))
+        s = done(p, g, "lower");
+    if (s || !p->finish) {
+        if (!s)
+            tn_graph_sweep(g);
+        return s ? s : tn_graph_status(g);
+    }
+    s = tn_graph_autodiff(g);
+    if (!s)
+        s = done(p, g, "autodiff");
+    if (!s)
+        s = train_passes(p, g);
+    if (!s && !(s = tn_graph_finish(g, p->finish)))
+        s = done(p, g, "finish");
+    for (uint32_t i = 0; i < p->n_pass && !s; i++)
+        s = run_one(p, g, &p->pass[i], "schedule", p->pass[i].pass->schedule);
+    return s;
+}
