@@ -261,11 +261,19 @@ void graph_decompose(struct tn_node *n, const char *axis)
     graph_remove(n);
 }
 
+static int claimed(const struct tn_op *op, int (*claims)(void *ctx, const char *op), void *ctx)
+{
+    for (const char *const *b = op->back; b && *b; b++)
+        if (!claims(ctx, *b))
+            return 0;
+    return claims(ctx, op->name);
+}
+
 tn_status tn_graph_lower(struct tn_graph *g, int (*claims)(void *ctx, const char *op), void *ctx)
 {
     for (struct tn_node *n = tn_graph_first(g), *next; n && !g->status; n = next) {
         next = tn_node_next(n);
-        if (n->op->decompose && !claims(ctx, n->op->name))
+        if (n->op->decompose && !claimed(n->op, claims, ctx))
             graph_decompose(n, NULL);
     }
     return tn_graph_status(g);

@@ -210,7 +210,7 @@ struct tn_graph *tn_graph_read(const char *text);                    /* NULL aft
  * micro-batches; removes dead nodes. */
 tn_status tn_graph_autodiff(struct tn_graph *g);
 void tn_graph_sweep(struct tn_graph *g);                             /* removes what no output, gradient or assign needs */
-/* Replaces nodes whose op claims() refuses by base operations. */
+/* Replaces nodes by base operations whose op, or one of its gradient's, claims() refuses. */
 tn_status tn_graph_lower(struct tn_graph *g, int (*claims)(void *ctx, const char *op), void *ctx);
 
 extern const struct tn_graph_api tn_graph_api_table;

@@ -62,6 +62,37 @@ static void attention_grad(struct tn_node *n, struct tn_value *const *dy, struct
         dx[i] = dq->producer->out[i];
 }
 
+static struct tn_value *as_keys(struct tn_value *v)
+{
+    return v ? tn_add(v->graph, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "seq"), TN_TEXT("now", "keys"))) : NULL;
+}
+
+/* The scores as a whole: [batch, heads, (rep,) seq, keys], with the mask of dropout counted like the fused one's. */
+static void attention_decompose(struct tn_node *n, struct tn_value **out)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *q = n->in[0], *k = as_keys(n->in[1]), *v = as_keys(n->in[2]), *kpos = as_keys(n->in[4]), *s, *max, *e, *sum, *p;
+    const char *dim[TN_MAX_RANK + 1];
+    uint32_t heads = q->rank - 3;
+    struct tn_attr all = {"out", TN_ATTR_NAMES, heads + 3, {.names = dim}}, rows = {"out", TN_ATTR_NAMES, heads + 2, {.names = dim}};
+
+    dim[0] = "batch";
+    for (uint32_t d = 0; d < heads; d++)
+        dim[1 + d] = q->dim[2 + d];
+    dim[heads + 1] = "seq", dim[heads + 2] = "keys";
+    s = tn_add(g, "einsum", TN_IN(q, k), &all, 1);
+    s = tn_add(g, "expr", TN_IN(s, n->in[3], kpos), TN_WITH(TN_TEXT("f", "select(ge(b, c), a*scale, -inf)"),
+                                                          {"scale", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "scale", 1)}}));
+    max = tn_expr(g, "select(ge(a, -1e38), a, 0)", TN_IN(tn_add(g, "rowmax", TN_IN(s), &rows, 1)));
+    e = tn_expr(g, "exp(a - b)", TN_IN(s, max));
+    sum = tn_add(g, "sum", TN_IN(e), &rows, 1);
+    p = tn_expr(g, "select(b, a/b, 0)", TN_IN(e, sum));
+    if (tn_node_float(n, "dropout", 0) > 0)
+        p = tn_add(g, "dropout", TN_IN(p), TN_WITH({"p", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "dropout", 0)}}, TN_INT("key", tn_node_int(n, "key", 0))));
+    out[0] = tn_add(g, "einsum", TN_IN(p, v), TN_WITH(OP_DIMS_OF(q)));
+    out[1] = tn_add(g, "expr", TN_IN(sum, max), TN_WITH(TN_TEXT("f", "log(a) + b"), OP_DIMS_OF(n->out[1])));
+}
+
 /* Half of the scores are masked. Two contractions forward, five backward. */
 static double attention_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
@@ -73,7 +104,8 @@ static double attention_flops(const struct tn_node *n, const struct tn_mesh *m)
 
 const struct tn_op tn_ops_attention[] = {
     {.name = "attention", .flags = TN_OP_RANDOM, .n_in_min = 5, .n_in_max = 5, .shape = attention_shape,
-     .layout = attention_layout, .grad = attention_grad, .flops = attention_flops},
+     .layout = attention_layout, .grad = attention_grad, .decompose = attention_decompose, .flops = attention_flops,
+     .back = (const char *const[]){"attn_bwd", NULL}},
     {.name = "attn_bwd", .flags = TN_OP_RANDOM, .n_in_min = 8, .n_in_max = 8, .shape = attn_bwd_shape,
      .layout = attention_layout, .flops = attention_flops},
 };

@@ -177,6 +177,38 @@ static void stack_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_
         dx[i] = first->producer->out[i];
 }
 
+/* --- another name for a dim, so that keys can meet queries */
+
+static void rename_shape(struct tn_node *n)
+{
+    const struct tn_value *x = n->in[0];
+    const char *dim[TN_MAX_RANK];
+    int at = tn_value_find_dim(x, tn_node_text(n, "dim"));
+
+    if (at < 0) {
+        tn_graph_fail(n->graph, TN_ERR_SHAPE, "rename: %%%u %s has no dim %s", x->id, x->name, tn_node_text(n, "dim"));
+        return;
+    }
+    for (uint32_t d = 0; d < x->rank; d++)
+        dim[d] = d == (uint32_t)at ? tn_node_text(n, "now") : x->dim[d];
+    tn_node_output(n, x->rank, dim, x->size, x->dtype);
+}
+
+static const char *rename_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    const struct tn_layout_info *l = tn_layout_get(n->graph, n->in[0]->layout[axis]);
+
+    out[0] = n->in[0]->layout[axis];
+    if (l->kind == TN_LAYOUT_SHARD && !strcmp(l->dim, tn_node_text(n, "dim")))
+        out[0] = tn_layout_shard(n->graph, tn_node_text(n, "now"), l->pattern, l->rot);
+    return NULL;
+}
+
+static void rename_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    dx[0] = tn_add(n->graph, "rename", TN_IN(dy[0]), TN_WITH(TN_TEXT("dim", tn_node_text(n, "now")), TN_TEXT("now", tn_node_text(n, "dim"))));
+}
+
 static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
     (void)n, (void)m;
@@ -192,5 +224,7 @@ const struct tn_op tn_ops_index[] = {
      .grad = split_grad, .flops = no_flops},
     {.name = "stack", .flags = TN_OP_STACK, .n_in_min = 1, .n_in_max = TN_MAX_IN, .shape = stack_shape, .layout = stack_layout,
      .grad = stack_grad, .flops = no_flops},
+    {.name = "rename", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = rename_shape, .layout = rename_layout,
+     .grad = rename_grad, .flops = no_flops},
 };
 const uint32_t tn_n_ops_index = OP_COUNT(tn_ops_index);

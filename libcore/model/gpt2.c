@@ -114,7 +114,7 @@ static struct tn_value *attention(struct gpt2 *m, struct tn_value *qkv)
     tn_set_role(g, "attention");
     return tn_add(g, "attention", TN_IN(tn_output(split, 0), tn_output(split, 1), tn_output(split, 2), m->positions, m->positions),
                   TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1 / sqrt((double)m->head_dim)}}, {"dropout", TN_ATTR_FLOAT, 1, {.f = p}},
-                          TN_INT("key", key), TN_INT("block", m->c->block_size)));
+                          TN_INT("key", key), TN_INT("block", m->use->seq)));
 }
 
 static struct tn_value *block(struct gpt2 *m, struct tn_value *h, int64_t layer)
