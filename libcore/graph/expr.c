@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define DEPTH 600                                /* nested constructs: three times what 128 instructions need */
+#define DEPTH 600                                /* nested constructs: far more than 128 instructions need */
 
 struct local {
     const char *name;
@@ -29,20 +29,19 @@ struct parser {
     struct local local[TN_EXPR_INSTR];
 };
 
-static const struct { const char *name; uint32_t op; } functions[] = {
-    {"exp", TN_E_EXP}, {"log", TN_E_LOG}, {"sqrt", TN_E_SQRT}, {"tanh", TN_E_TANH}, {"erf", TN_E_ERF},
-    {"min", TN_E_MIN}, {"max", TN_E_MAX}, {"ge", TN_E_GE},     {"select", TN_E_SELECT},
-};
-
-/* relu: of equals the first gets the gradient, so 0 comes first and relu' at 0 is 0. */
-static const struct { const char *name, *text; } composites[] = {
-    {"gelu", "0.5*x*(1 + erf(0.7071067811865476*x))"},
-    {"gelu_tanh", "0.5*x*(1 + tanh(0.7978845608028654*(x + 0.044715*x^3)))"},
-    {"sigmoid", "1/(1 + exp(-x))"},
-    {"silu", "x/(1 + exp(-x))"},
-    {"relu", "max(0, x)"},
-    {"rsqrt", "1/sqrt(x)"},
-    {"square", "x*x"},
+/* Base instructions, and composites of one operand x. relu: of equals the first gets the gradient, so 0 comes
+ * first and relu' at 0 is 0. */
+static const struct { const char *name; uint32_t op; const char *text; } functions[] = {
+    {"exp", TN_E_EXP, NULL}, {"log", TN_E_LOG, NULL}, {"sqrt", TN_E_SQRT, NULL}, {"tanh", TN_E_TANH, NULL},
+    {"erf", TN_E_ERF, NULL}, {"min", TN_E_MIN, NULL}, {"max", TN_E_MAX, NULL},   {"ge", TN_E_GE, NULL},
+    {"select", TN_E_SELECT, NULL},
+    {"gelu", 0, "0.5*x*(1 + erf(0.7071067811865476*x))"},
+    {"gelu_tanh", 0, "0.5*x*(1 + tanh(0.7978845608028654*(x + 0.044715*x^3)))"},
+    {"sigmoid", 0, "1/(1 + exp(-x))"},
+    {"silu", 0, "x/(1 + exp(-x))"},
+    {"relu", 0, "max(0, x)"},
+    {"rsqrt", 0, "1/sqrt(x)"},
+    {"square", 0, "x*x"},
 };
 
 static uint32_t parse_sum(struct parser *p);
@@ -177,21 +176,19 @@ static uint32_t composite(struct parser *p, const char *text, uint32_t x)
 
 static uint32_t apply(struct parser *p, const char *f, size_t n, const uint32_t *operand, uint32_t count)
 {
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-        if (same(functions[i].name, f, n)) {
-            if (count != tn_expr_arity(functions[i].op))
-                return fail(p, f, "%s takes %u operands, not %u", functions[i].name,
-                            tn_expr_arity(functions[i].op), count);
-            return tn_expr_emit(p->s, functions[i].op, operand[0], operand[1], operand[2]);
-        }
-    for (size_t i = 0; i < sizeof composites / sizeof *composites; i++)
-        if (same(composites[i].name, f, n)) {
-            if (count != 1)
-                return fail(p, f, "%s takes 1 operand, not %u", composites[i].name, count);
-            return composite(p, composites[i].text, operand[0]);
-        }
-    return fail(p, f, "no function '%.*s'; there are exp log sqrt tanh erf min max ge select gelu gelu_tanh silu "
-                "relu sigmoid rsqrt square", (int)(n < 40 ? n : 40), f);
+    uint32_t wanted;
+
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        if (!same(functions[i].name, f, n))
+            continue;
+        wanted = functions[i].text ? 1 : tn_expr_arity(functions[i].op);
+        if (count != wanted)
+            return fail(p, f, "%s takes %u operands, not %u", functions[i].name, wanted, count);
+        return functions[i].text ? composite(p, functions[i].text, operand[0])
+                                 : tn_expr_emit(p->s, functions[i].op, operand[0], operand[1], operand[2]);
+    }
+    return fail(p, f, "no function '%.*s'; there are exp log sqrt tanh erf min max ge select gelu gelu_tanh "
+                "silu relu sigmoid rsqrt square", (int)(n < 40 ? n : 40), f);
 }
 
 static uint32_t parse_call(struct parser *p, const char *f, size_t n)

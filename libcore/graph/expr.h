@@ -21,7 +21,7 @@ struct tn_arena;
 #define TN_EXPR_RESULTS 32u
 
 #define TN_EXPR_INPUT 0u                         /* a tensor, number index */
-#define TN_EXPR_UNIFORM 1u                       /* a number that changes from step to step: symbol number index */
+#define TN_EXPR_UNIFORM 1u                       /* changes from step to step: symbol number index */
 #define TN_EXPR_VALUE 2u                         /* a constant: value */
 
 struct tn_expr_name {
@@ -36,7 +36,7 @@ struct tn_expr {
     uint32_t n_symbol;                           /* highest symbol used + 1 */
     struct tn_program whole;                     /* with symbols: TN_E_UNIFORM's a is a symbol, its text calls
                                                     them s0, s1, …; two exprs are equal if their texts are */
-    const uint16_t *uniform;                     /* private: register of whole for each program.n_uniform */
+    const uint16_t *uniform;                     /* private: register of whole behind each uniform */
 };
 
 /* Statements separated by ';'; a name that is assigned hides the earlier one. results: the names whose last
@@ -57,9 +57,10 @@ void tn_expr_eval(const struct tn_expr *e, const double *input, const double *sy
 int tn_expr_linear(const struct tn_expr *e, uint32_t mask);
 
 /* dy * d result / d input, over the same inputs and one more, number n_input: dy. NULL, without an error, if it
- * is identically zero; NULL after tn_error if it is too long. min and max: all to the one chosen, ties to the
- * first; relu' at 0 is 0. */
-const struct tn_expr *tn_expr_grad(struct tn_arena *m, const struct tn_expr *e, uint32_t result, uint32_t input);
+ * is identically zero; NULL after tn_error if it is too long or has no room for dy. min and max: all to the one
+ * chosen, ties to the first; relu' at 0 is 0. */
+const struct tn_expr *tn_expr_grad(struct tn_arena *m, const struct tn_expr *e, uint32_t result,
+                                   uint32_t input);
 
 /* Which inputs does it read? Bit i. */
 uint32_t tn_expr_reads(const struct tn_expr *e);
@@ -68,8 +69,8 @@ uint32_t tn_expr_reads(const struct tn_expr *e);
 const struct tn_expr *tn_expr_renumber(struct tn_arena *m, const struct tn_expr *e, const uint32_t *map,
                                        uint32_t n_input);
 
-/* b after a: input `at` of b is result r of a. Inputs: a's, then b's others in their order. Results: b's; with
- * keep, a's before them. Symbols are the same in both. */
+/* b after a: input `at` of b is result r of a. Inputs: a's, then b's others in their order. Results: b's, after
+ * all of a's with keep. Symbols are the same in both. */
 const struct tn_expr *tn_expr_compose(struct tn_arena *m, const struct tn_expr *a, uint32_t r,
                                       const struct tn_expr *b, uint32_t at, int keep);
 #endif

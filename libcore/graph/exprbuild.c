@@ -1,7 +1,7 @@
 /* exprbuild.c - see exprbuild.h. Simplification, common subexpressions, canonical order, the uniform split.
  *
- * Canonical order is that of a walk from the results, operands first, left to right. It depends on nothing but
- * the graph of operands, and emit leaves alone what it has made before; so writing a program as text and
+ * Canonical order is that of a walk from the results, operands first, left to right. It depends on nothing
+ * but the graph of operands, and emit leaves alone what it has made before; so writing a program as text and
  * parsing that again gives the same bytes. */
 #include "graph/exprbuild.h"
 #include "base/arena.h"

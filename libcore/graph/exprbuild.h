@@ -1,8 +1,8 @@
 /* exprbuild.h - making an expression instruction by instruction. Private to graph/expr*.c.
  *
  * A build is on its maker's stack. emit simplifies and finds equal instructions again; finish drops what no
- * result needs, brings the rest into canonical order, splits off the uniform part and writes the text. Running
- * full is remembered and reported by finish, so makers have no error paths. */
+ * result needs, brings the rest into canonical order, splits off the uniform part and writes the text. That it
+ * ran full is remembered and reported by finish, so makers have no error paths. */
 #ifndef TN_GRAPH_EXPRBUILD_H
 #define TN_GRAPH_EXPRBUILD_H
 #include "graph/expr.h"

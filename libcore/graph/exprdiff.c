@@ -1,12 +1,12 @@
 /* exprdiff.c - what follows from a program without a table: its derivatives, and whether it is linear.
  *
- * Derivatives go backwards through the instructions. The adjoint of a register is a product g*k, kept apart: g
- * holds dy and tensors, k constants and symbols. So the derivative of 2*(3*x) is 6*dy, factors of a step merge
- * into one uniform, and a k of 0 is known to be nothing (x - x). A select passes g through a select, never
- * through a product with 0: a masked element may have an infinite gradient.
+ * Derivatives go backwards through the instructions. The adjoint of a register is a product g*k, kept apart:
+ * g holds dy and tensors, k constants and symbols. So the derivative of 2*(3*x) is 6*dy, factors of a step
+ * merge into one uniform, and a k of 0 is known to be nothing (x - x). A select passes g through a select,
+ * never through a product with 0: a masked element may have an infinite gradient.
  *
- * y = c/(1 + exp(-z)), sigmoid and silu, is differentiated by z as the y*(1 - 1/(1 + exp(-z))) it is: the chain
- * would multiply 0 by infinity where exp overflows. */
+ * y = c/(1 + exp(-z)), sigmoid and silu, is differentiated by z as the y*(1 - 1/(1 + exp(-z))) it is: the
+ * chain would multiply 0 by infinity where exp overflows. */
 #include "graph/exprbuild.h"
 
 #define NONE UINT32_MAX
@@ -219,7 +219,8 @@ static void begin(struct grad *d, const struct tn_expr *e, uint32_t input)
         d->adjoint[i].g = NONE;
 }
 
-const struct tn_expr *tn_expr_grad(struct tn_arena *m, const struct tn_expr *e, uint32_t result, uint32_t input)
+const struct tn_expr *tn_expr_grad(struct tn_arena *m, const struct tn_expr *e, uint32_t result,
+                                   uint32_t input)
 {
     struct grad d;
     uint32_t g = NONE, k = 0;

@@ -1,4 +1,4 @@
-/* exprtext.c - the canonical text of a program: infix, as few parentheses as the parser needs, shortest numbers.
+/* exprtext.c - the canonical text of a program: infix, no needless parentheses, shortest numbers.
  *
  * "t0 = a*a; 0.5*t0 + exp(-t0)": what is used more than once is a statement of its own, so the text is never
  * longer than a few characters per instruction; several results are "r0 = …; r1 = …". A tuned kernel
@@ -17,7 +17,7 @@ struct text {
     uint16_t name[TN_EXPR_INSTR];                /* number + 1 of the statement that holds the register */
     char letter;
     uint32_t n;
-    char out[TN_EXPR_INSTR * 256];               /* an instruction has at most three numbers of 24 characters */
+    char out[TN_EXPR_INSTR * 256];               /* an instruction has at most three numbers of 24 */
 };
 
 static const struct { uint8_t level, left, right; const char *sign; } infix[] = {

@@ -68,8 +68,9 @@ struct tn_program {
     const struct tn_instr *instr;
     const double *constant;
     const uint16_t *result;                      /* register of each output */
-    const char *text;                            /* canonical: one infix expression per result, "; " between;
-                                                    inputs a, b, c, ..., constants as numbers, uniforms u0, u1 */
+    const char *text;                            /* canonical: infix; inputs a, b, ..., constants as numbers,
+                                                    uniforms u0, u1, ...; what is used twice is "t0 = ...; "
+                                                    before; several results: "r0 = ...; r1 = ..." */
 };
 
 /* Borrowed for the call of prepare, everything behind it too. */
