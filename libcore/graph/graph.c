@@ -539,7 +539,8 @@ void graph_replace(struct tn_value *old, struct tn_value *now)
     if (old == now || g->status)
         return;
     user = tn_alloc(g->arena, (n + 1) * sizeof *user);
-    memcpy(user, old->user, n * sizeof *user);
+    if (n)
+        memcpy(user, old->user, n * sizeof *user);
     for (uint32_t i = 0; i < n; i++)
         if (!made_from(now, user[i]))
             graph_set_input(user[i], old, now);
