@@ -66,7 +66,7 @@ AS_VAR_APPEND([tn_plugin_lines], ["`printf '  %-10s %s' $1 "$tn_build${tn_why:+ 
 
 AC_DEFUN([TN_SUMMARY],
 [AS_CASE([$enable_debug], [yes], [tn_debug=yes], [tn_debug=no])
-cat <<TN_END
+test "x$silent" = xyes || cat <<TN_END
 
 tenon $PACKAGE_VERSION
   prefix     $prefix

@@ -1,0 +1,91 @@
+/* session.h - a configuration made executable on this rank.
+ *
+ *   configuration -> plugins (engine.c) -> graphs -> plans -> memory and runs (session.c)
+ *
+ * A session owns up to three graphs over the same parameters: one that trains, one that evaluates (no dropout, no
+ * backward), one that gives logits for generation. It knows nothing of files, schedules or loops: who uses it says
+ * which tokens, which learning rate, which step. Main thread throughout.
+ *
+ * Order of use: tn_session_configure (finds plugins, completes and checks the configuration), then, once the data are
+ * open and the vocabulary is known, tn_session_open. */
+#ifndef TENON_TRAIN_SESSION_H
+#define TENON_TRAIN_SESSION_H
+#include "base/config.h"
+#include "graph/graph.h"
+#include "model/model.h"
+#include "plan/plan.h"
+
+struct tn_session;
+
+#define TN_SESSION_TRAIN 1u
+#define TN_SESSION_EVAL 2u
+#define TN_SESSION_LOGITS 4u                     /* of a batch of one sequence of train.seq_len tokens */
+#define TN_SESSION_STEP 8u                       /* with TRAIN: gradients and the logits of the first micro-batch stay readable */
+
+struct tn_session_options {
+    uint32_t use;
+    const char *dump_after;                      /* name of a step of the pipeline, or "all"; NULL */
+    void (*dump)(void *ctx, const char *step, struct tn_graph *g);
+    void *dump_ctx;
+    int plan_only;                               /* graphs and plans, no memory, no runs */
+};
+
+/* Loads the plugins that the configuration names, adds their options, checks everything: all problems in one error.
+ * Starts the threads. Takes nothing; the configuration must outlive the session. */
+tn_status tn_session_configure(struct tn_config *c, struct tn_session **out);
+tn_status tn_session_open(struct tn_session *s, const struct tn_session_options *o);
+void tn_session_close(struct tn_session *s);     /* takes; NULL is fine */
+
+/* --- what came out */
+struct tn_session_shape {
+    int64_t seq_len, global_batch, micro_batch, n_micro;
+    int64_t world, rank;
+    int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
+    int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without the position table */
+};
+const struct tn_session_shape *tn_session_shape(const struct tn_session *s);
+const struct tn_model_config *tn_session_model(const struct tn_session *s);
+const struct tn_plan *tn_session_plan(const struct tn_session *s, uint32_t use);
+const struct tn_graph *tn_session_graph(const struct tn_session *s, uint32_t use);
+/* "cpu: host memory" and "cpu, ref": device and kernels in words, for the first line of a run. */
+const char *tn_session_device(const struct tn_session *s);
+const char *tn_session_kernels(const struct tn_session *s);
+uint32_t tn_session_threads(const struct tn_session *s);
+
+/* --- persistent tensors: parameters, then the optimizer's slots ("NAME:SLOT"), in a fixed order */
+struct tn_session_tensor {
+    const char *name;
+    const struct tn_value *value;
+    uint32_t is_state, dtype, rank;              /* rank and shape as in files */
+    int64_t shape[TN_MAX_RANK];
+    uint64_t bytes;                              /* what this rank holds */
+};
+uint32_t tn_session_tensors(const struct tn_session *s);
+const struct tn_session_tensor *tn_session_tensor(const struct tn_session *s, uint32_t i);
+tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);      /* bytes of tensor i */
+tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host);
+
+/* Initial weights from the seed, slots zero. Every element is a function of (seed, parameter, its global index). */
+tn_status tn_session_initialize(struct tn_session *s, uint64_t seed);
+
+/* --- work */
+struct tn_session_result {
+    double loss;                                 /* token mean over the update, before it */
+    double gnorm;                                /* before clipping */
+    uint32_t skipped;                            /* 1: not finite, and nothing was changed */
+};
+/* Update number step (0 is the first). tokens, targets: [global_batch, seq_len] of this update; targets -1 do not count.
+ * Where loss or norm is not finite the parameters are left as they were, skipped is 1 and the status TN_OK: what to do
+ * then is the caller's policy. */
+tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                            struct tn_session_result *out);
+/* Which tensor of the last update was the first that is not finite, as a sentence's part: "block3 mlp_fc einsum". */
+const char *tn_session_nonfinite(struct tn_session *s);
+/* Sum of token losses and number of valid tokens of [micro_batch, seq_len]. */
+tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
+/* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
+tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
+/* After an update of a session opened for STEP. gradient of parameter tensor i (not a state), whole, before clipping. */
+tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host);
+tn_status tn_session_step_logits(struct tn_session *s, void *host);          /* [micro_batch, seq_len, vocab], first micro-batch */
+#endif
