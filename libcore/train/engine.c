@@ -1,0 +1,279 @@
+/* engine.c - see engine.h.
+ *
+ * A plugin that cannot be had is noted as a problem of its key, so that one run lists it together with everything
+ * else that is wrong in the file; its section is then excused from the check for unknown keys. */
+#include "train/engine.h"
+#include <stdlib.h>
+#include "base/pool.h"
+#include "base/status.h"
+#include "plugin/load.h"
+
+/* The key as errors shall begin with it: "run.ini:7: optimizer.name". */
+static const char *place_of(const struct tn_config *c, const char *key, char *out, size_t room)
+{
+    if (tn_config_is_set(c, key))
+        snprintf(out, room, "%s: %s", tn_config_origin(c, key), key);
+    else
+        snprintf(out, room, "%s", key);
+    return out;
+}
+
+/* By name where the user gave one, else by score. */
+static tn_status choose(struct tn_engine *e, struct tn_config *c, const char *key, const char *id, const void **table)
+{
+    char place[300];
+    const char *name = tn_config_text(c, key);
+    tn_status s = name ? tn_registry_get(e->registry, place_of(c, key, place, sizeof place), name, id, table)
+                       : tn_registry_best(e->registry, place_of(c, key, place, sizeof place), id, NULL, NULL, table);
+
+    if (s)
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+    return s;
+}
+
+static tn_status find_device(struct tn_engine *e, struct tn_config *c)
+{
+    char place[300];
+    const char *kind = tn_config_text(c, "backend.device");
+    const void *table = NULL;
+    tn_status s;
+
+    if (!kind) {
+        s = choose(e, c, "backend.device", TN_DEVICE_ID, &table);
+        e->device_api = table;
+        return s;
+    }
+    s = tn_registry_device(e->registry, place_of(c, "backend.device", place, sizeof place), kind, &e->device_api);
+    if (s)
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+    return s;
+}
+
+static tn_status find_kernels(struct tn_engine *e, struct tn_config *c)
+{
+    const struct tn_kernels *table[TN_MAX_KERNELS];
+    char place[300];
+    tn_status s = tn_registry_kernels(e->registry, place_of(c, "backend.kernels", place, sizeof place),
+                                      tn_config_text(c, "backend.kernels"), e->device_api->kind, table, &e->n_kernels);
+
+    if (s) {
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+        return s;
+    }
+    for (uint32_t i = 0; i < e->n_kernels; i++) {
+        size_t used = strlen(e->kernel_names);
+
+        e->kernels[i] = (struct tn_plan_kernels){tn_plugin_owner(table[i])->card.note.name, table[i]};
+        snprintf(e->kernel_names + used, sizeof e->kernel_names - used, "%s%s", i ? ", " : "", e->kernels[i].name);
+    }
+    return TN_OK;
+}
+
+/* --- the optimizer */
+
+static tn_status find_optimizer(struct tn_engine *e, struct tn_config *c, const struct tn_optimizer **out)
+{
+    const void *table = NULL;
+    tn_status s = choose(e, c, "optimizer.name", TN_OPTIMIZER_ID, &table);
+
+    if (s) {
+        tn_config_excuse(c, "optimizer");
+        return s;
+    }
+    *out = table;
+    return tn_config_add(c, "optimizer", (*out)->options, tn_config_text(c, "optimizer.name"));
+}
+
+/* The options' values, once the configuration has been checked. */
+static tn_status settle_optimizer(struct tn_engine *e, const struct tn_config *c, const struct tn_optimizer *o)
+{
+    struct tn_finish *f = &e->finish;
+    char key[128];
+
+    *f = (struct tn_finish){.option = o->options, .value = e->option_value, .slots = o->slots, .update = o->update, .build = o->build,
+                            .clip = tn_config_float(c, "train.grad_clip")};
+    for (; o->options && o->options[f->n_option].key; f->n_option++) {
+        if (f->n_option == TN_FINISH_OPTIONS)
+            return tn_error(TN_ERR, "optimizer %s has more than %d options", tn_config_text(c, "optimizer.name"), TN_FINISH_OPTIONS);
+        snprintf(key, sizeof key, "optimizer.%s", o->options[f->n_option].key);
+        e->option_value[f->n_option] = tn_config_float(c, key);
+    }
+    if (o->choose)
+        o->choose(e->option_value, &f->slots, &f->update);
+    if (!f->update && !f->build)
+        return tn_error(TN_ERR, "optimizer %s gives no update for these options", tn_config_text(c, "optimizer.name"));
+    return TN_OK;
+}
+
+/* --- strategies and extra passes */
+
+static double pass_option(void *ctx, const char *key)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "parallel.%s", key);
+    return tn_config_has(ctx, name) ? tn_config_float(ctx, name) : 0;
+}
+
+static void find_pass(struct tn_engine *e, struct tn_config *c, const char *key, const char *name, const char *axis)
+{
+    const void *table = NULL;
+    const struct tn_pass *pass;
+    char place[300];
+
+    if (tn_registry_get(e->registry, place_of(c, key, place, sizeof place), name, TN_PASS_ID, &table)) {
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+        tn_config_excuse(c, "parallel");
+        return;
+    }
+    pass = table;
+    tn_config_add(c, "parallel", pass->options, name);
+    e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c};
+}
+
+static const char *strategy_of(const struct tn_config *c, int axis)
+{
+    char key[32];
+
+    snprintf(key, sizeof key, "plugins.%s", tn_axis_name[axis]);
+    if (tn_config_text(c, key))
+        return tn_config_text(c, key);
+    if (axis == 0)
+        return tn_config_int(c, "parallel.zero") > 0 ? "shard" : "ddp";
+    return tn_axis_name[axis];
+}
+
+static void find_passes(struct tn_engine *e, struct tn_config *c)
+{
+    static const int forward_order[TN_AXES] = {4, 3, 1, 0, 2};       /* tp cp ep dp pp */
+    const char *const *extra;
+    size_t n = tn_config_list(c, "plugins.passes", &extra);
+    char key[2][32];
+
+    for (int i = 0; i < TN_AXES; i++) {
+        int axis = forward_order[i];
+
+        snprintf(key[0], sizeof key[0], "parallel.%s", tn_axis_name[axis]);
+        snprintf(key[1], sizeof key[1], "plugins.%s", tn_axis_name[axis]);
+        if (tn_config_int(c, key[0]) > 1)
+            find_pass(e, c, key[1], strategy_of(c, axis), tn_axis_name[axis]);
+    }
+    for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)
+        find_pass(e, c, "plugins.passes", extra[i], "");
+}
+
+/* --- the world */
+
+static tn_status find_world(struct tn_engine *e, struct tn_config *c)
+{
+    const void *table = NULL;
+    tn_status s = choose(e, c, "backend.bootstrap", TN_BOOTSTRAP_ID, &table);
+
+    e->bootstrap = table;
+    if (s)
+        return s;
+    e->place_in_world = (struct tn_place){.struct_size = sizeof e->place_in_world};
+    s = e->bootstrap->locate(&e->place_in_world);
+    if (s) {
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+        return s;
+    }
+    if (!choose(e, c, "backend.comm", TN_COMM_ID, &table))
+        e->comm_api = table;
+    return TN_OK;
+}
+
+static void check_world(const struct tn_engine *e, struct tn_config *c)
+{
+    int64_t product = 1, world = e->place_in_world.size ? e->place_in_world.size : 1;
+    char key[32];
+
+    for (int a = 0; a < TN_AXES; a++) {
+        snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
+        if (tn_config_int(c, key) > 1)
+            product *= tn_config_int(c, key);
+    }
+    if (world > 1)
+        tn_config_problem(c, NULL, "%lld processes were started, and this version trains in one: start it without a launcher",
+                          (long long)world);
+    else if (product > 1)
+        tn_config_problem(c, NULL, "the section [parallel] asks for %lld processes, and this is one: take its axes out, or set them to 1",
+                          (long long)product);
+}
+
+/* What this version has not learned yet is refused by name, never ignored. */
+static void check_reach(struct tn_config *c)
+{
+    if (!tn_config_is(c, "backend.dtype", "fp32"))
+        tn_config_problem(c, "backend.dtype", "%s is not supported by this version; fp32 is", tn_config_text(c, "backend.dtype"));
+    if (tn_config_flag(c, "train.recompute"))
+        tn_config_problem(c, "train.recompute", "recomputing activations is not supported by this version; set it to no");
+    if (!tn_config_is(c, "model.arch", "gpt2"))
+        tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
+}
+
+tn_status tn_engine_find(struct tn_config *c, struct tn_engine *e)
+{
+    const struct tn_optimizer *optimizer = NULL;
+    char place[300];
+    tn_status s;
+
+    *e = (struct tn_engine){0};
+    place_of(c, "plugins.path", place, sizeof place);
+    s = tn_registry_open(tn_config_text(c, "plugins.path"), &e->registry);
+    if (s)
+        return s;
+    if (!find_device(e, c))
+        find_kernels(e, c);
+    find_optimizer(e, c, &optimizer);
+    find_world(e, c);
+    find_passes(e, c);
+    check_world(e, c);
+    check_reach(c);
+    s = tn_config_check(c);
+    if (!s)
+        s = settle_optimizer(e, c, optimizer);
+    if (!s)
+        s = tn_pool_start((uint32_t)tn_config_int(c, "backend.threads"));
+    if (s)
+        tn_engine_close(e);
+    return s;
+}
+
+tn_status tn_engine_open(struct tn_engine *e, struct tn_config *c)
+{
+    const struct tn_place *p = &e->place_in_world;
+    tn_status s = e->device_api->open(p->local_rank, &e->device);
+
+    if (s)
+        return s;
+    e->info = (struct tn_device_info){.struct_size = sizeof e->info};
+    s = e->device_api->info(e->device, &e->info);
+    if (!s && e->comm_api)
+        s = e->comm_api->open(p->rank, p->size ? p->size : 1, tn_config_float(c, "backend.timeout"), &e->world);
+    snprintf(e->device_text, sizeof e->device_text, "%s (%s)", e->device_api->kind, e->info.name);
+    return s;
+}
+
+void tn_engine_close(struct tn_engine *e)
+{
+    if (e->world)
+        e->comm_api->close(e->world);
+    if (e->device)
+        e->device_api->close(e->device);
+    if (e->bootstrap && e->bootstrap->leave)
+        e->bootstrap->leave();
+    tn_registry_close(e->registry);
+    *e = (struct tn_engine){0};
+}
+
+int tn_engine_claims(void *ctx, const char *op)
+{
+    const struct tn_engine *e = ctx;
+
+    for (uint32_t i = 0; i < e->n_kernels; i++)
+        for (const char *const *o = e->kernels[i].table->ops; *o; o++)
+            if (!strcmp(*o, op))
+                return 1;
+    return 0;
+}
