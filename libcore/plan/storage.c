@@ -61,8 +61,9 @@ static struct tn_value *cut_part(const struct tn_step *cut, uint32_t part)
     return cut->op->flags & TN_OP_VIEW ? cut->out[part] : cut->in[part];
 }
 
-/* Strides and offset of a part within the storage of the whole; 0 if no strides say it (flat chunks). A dim that
- * the part lacks is the one it was cut along, the part's number is the index there. */
+/* Strides and offset of a part within the storage of the whole; 0 if no strides say it (flat chunks). With as many
+ * dims as the whole it is the whole, perhaps under other names. Else a dim that the part lacks is the one it was
+ * cut along, and the part's number is the index there. */
 int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride, int64_t *offset, const struct tn_value **root)
 {
     const struct tn_value *w = cut_whole(cut), *v = cut_part(cut, part);
@@ -77,7 +78,7 @@ int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t pa
         return 1;
     }
     for (uint32_t d = 0; d < w->rank; d++) {
-        int at = tn_value_find_dim(v, w->dim[d]);
+        int at = v->rank == w->rank ? (int)d : tn_value_find_dim(v, w->dim[d]);
         if (at >= 0)
             stride[at] = whole->stride[d];
         else
