@@ -30,16 +30,17 @@ static struct tn_value *whole(struct tn_value *v)
     return convert_all(v, everywhere);
 }
 
-/* a + b + c + …, of at most 16 scalars a node. */
+/* a + b + c + …, of as many scalars a node as a nest of loops has operands. */
 static struct tn_value *add_up(struct tn_graph *g, struct tn_value **v, uint32_t n)
 {
-    static const char text[] = "a + b + c + d + e + f + g + h + i + j + k + l + m + n + o + p";
+    static const char text[] = "a + b + c + d + e + f + g + h + i + j + k";
+    const uint32_t most = TN_MAX_OPERANDS - 1;
 
     while (n > 1 && !g->status) {
         uint32_t made = 0;
 
-        for (uint32_t i = 0; i < n; i += 16) {
-            uint32_t k = n - i < 16 ? n - i : 16;
+        for (uint32_t i = 0; i < n; i += most) {
+            uint32_t k = n - i < most ? n - i : most;
             struct tn_attr f = TN_TEXT("f", tn_text(g->arena, "%.*s", (int)(4 * k - 3), text));
 
             v[made++] = k == 1 ? v[i] : tn_add(g, "expr", v + i, k, &f, 1);

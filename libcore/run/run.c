@@ -1,0 +1,241 @@
+/* run.c - see run.h. */
+#include "run/run.h"
+#include <stdlib.h>
+#include "base/arena.h"
+#include "run/state.h"
+
+/* --- binding */
+
+static void *address(const struct tn_run *run, const struct tn_ref *ref)
+{
+    return ref->storage == TN_NOWHERE ? NULL : (char *)run->at[ref->storage] + ref->offset;
+}
+
+static void bind_call(struct tn_run *run, struct segment *seg, uint32_t row, int32_t kernel)
+{
+    const struct tn_plan *plan = run->plan;
+    const struct tn_row *r = &plan->row[row];
+    const struct tn_kernel *k = &plan->kernel[kernel].kernel;
+    void **buffer = tn_alloc_array(run->arena, r->n_in + r->n_out + 1u, sizeof *buffer);
+    struct call *c = &seg->call[seg->n_call++];
+
+    for (uint32_t i = 0; i < r->n_in + r->n_out; i++) {
+        const struct tn_ref *ref = &r->ref[i];
+        buffer[i] = address(run, ref);
+        if (ref->storage == TN_NOWHERE || !plan->storage[ref->storage].micro_stride)
+            continue;
+        seg->move = tn_alloc_grow(run->arena, seg->move, seg->n_move, sizeof *seg->move);
+        seg->move[seg->n_move++] = (struct move){&buffer[i], buffer[i], plan->storage[ref->storage].micro_stride};
+    }
+    *c = (struct call){.launch = k->launch, .state = k->state, .row = row,
+                       .l = {.struct_size = sizeof c->l, .buffer = buffer, .queue = run->queue}};
+}
+
+static void bind_segment(struct tn_run *run, uint32_t list, int later, char *workspace)
+{
+    const struct tn_plan *plan = run->plan;
+    struct segment *seg = &run->segment[list][later];
+    uint32_t first = plan->list_first[list], end = plan->list_first[list + 1];
+
+    seg->call = tn_alloc_array(run->arena, end - first, sizeof *seg->call);
+    for (uint32_t r = first; r < end; r++) {
+        struct call *c = &seg->call[seg->n_call];
+        if (plan->row[r].kernel[later] < 0)
+            continue;
+        bind_call(run, seg, r, plan->row[r].kernel[later]);
+        c->l.workspace = workspace;
+        c->l.uniform = plan->row[r].uniform == TN_NOWHERE ? NULL : run->uniform + plan->row[r].uniform;
+    }
+}
+
+static void bind_tasks(struct tn_run *run)
+{
+    const struct tn_plan *plan = run->plan;
+
+    run->go = tn_alloc_array(run->arena, plan->n_task + 1u, sizeof *run->go);
+    for (uint32_t t = 0; t < plan->n_task; t++)
+        run->go[t] = (struct go){&run->segment[plan->task[t].list][plan->task[t].micro > 0], plan->task[t].micro};
+    run->n_go = plan->n_task;
+    run->n_compute = plan->n_task - plan->n_update_task;
+}
+
+/* Positions are constants: global indices of what this rank holds. */
+static tn_status fill_positions(struct tn_run *run, const struct tn_value *v, void *to)
+{
+    const struct tn_local *l = &run->plan->place[v->id].local;
+    int32_t *host = tn_alloc_array(run->arena, (size_t)l->count, sizeof *host);
+    tn_status s;
+
+    for (int64_t i = 0; i < l->count; i++)
+        host[i] = (int32_t)(l->index[0] ? l->index[0][i] : l->origin[0] + l->flat_start + i);
+    s = run->api->copy(run->queue, to, host, (uint64_t)l->count * sizeof *host, 1);
+    return s ? s : run->api->sync(run->queue, run->seconds);
+}
+
+static tn_status place_storages(struct tn_run *run, char **workspace)
+{
+    const struct tn_plan *plan = run->plan;
+    void *arena, *block;
+    tn_status s = tn_memory_bind(run->memory, plan, run->at);
+
+    if (!s)
+        s = tn_memory_arena(run->memory, plan->arena_bytes + plan->workspace_bytes, &arena);
+    if (!s)
+        s = tn_memory_block(run->memory, plan->run_bytes + plan->uniform_bytes, &block);
+    if (!s)
+        s = run->api->fill(run->queue, block, 0, plan->run_bytes + plan->uniform_bytes);
+    for (uint32_t i = 0; i < plan->n_storage && !s; i++) {
+        const struct tn_storage *x = &plan->storage[i];
+        if (x->where == TN_AT_PERSISTENT)
+            continue;
+        run->at[i] = (char *)(x->where == TN_AT_ARENA ? arena : block) + x->offset;
+        if (x->value->kind == TN_VALUE_POSITIONS)
+            s = fill_positions(run, x->value, run->at[i]);
+    }
+    if (s)
+        return s;
+    run->uniform = (char *)block + plan->run_bytes;
+    *workspace = (char *)arena + plan->arena_bytes;
+    return TN_OK;
+}
+
+tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds, struct tn_run **out)
+{
+    struct tn_arena *arena = tn_arena_new();
+    struct tn_run *run = tn_alloc(arena, sizeof *run);
+    char *workspace;
+    tn_status s;
+
+    *run = (struct tn_run){.arena = arena, .plan = plan, .memory = memory, .api = tn_memory_api(memory),
+                           .queue = tn_memory_queue(memory), .seconds = seconds, .n_symbol = plan->graph->n_symbol};
+    *out = NULL;
+    run->at = tn_alloc_array(arena, plan->n_storage + 1u, sizeof *run->at);
+    run->symbol = tn_alloc_array(arena, TN_EXPR_SYMBOLS, sizeof *run->symbol);
+    run->uniform_host = tn_alloc(arena, plan->uniform_bytes);
+    s = place_storages(run, &workspace);
+    if (s) {
+        tn_arena_free(arena);
+        return s;
+    }
+    for (uint32_t list = 0; list < TN_LISTS; list++)
+        for (int later = 0; later < 2; later++)
+            bind_segment(run, list, later, workspace);
+    bind_tasks(run);
+    *out = run;
+    return TN_OK;
+}
+
+void tn_run_close(struct tn_run *run)
+{
+    if (run)
+        tn_arena_free(run->arena);
+}
+
+/* --- before a step */
+
+tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, uint64_t bytes)
+{
+    const struct tn_plan *plan = run->plan;
+    const struct tn_value *v = tn_graph_find_input(plan->graph, name);
+    const struct tn_storage *s = v ? &plan->storage[plan->place[v->id].storage] : NULL;
+    uint32_t parts = s && s->micro_stride ? plan->n_micro : 1;
+    tn_status status = TN_OK;
+
+    if (!v)
+        return tn_error(TN_ERR, "the graph has no input %s", name);
+    if (bytes != parts * tn_plan_bytes(plan, v))
+        return tn_error(TN_ERR_SHAPE, "input %s has %u parts of %llu bytes, %llu bytes were given", name, parts,
+                        (unsigned long long)tn_plan_bytes(plan, v), (unsigned long long)bytes);
+    for (uint32_t m = 0; m < parts && !status; m++)
+        status = run->api->copy(run->queue, (char *)run->at[plan->place[v->id].storage] + m * s->micro_stride,
+                                (const char *)host + m * (bytes / parts), bytes / parts, 1);
+    return status ? status : run->api->sync(run->queue, run->seconds);
+}
+
+tn_status tn_run_symbol(struct tn_run *run, const char *name, double value)
+{
+    for (uint32_t i = 0; i < run->n_symbol; i++)
+        if (!strcmp(run->plan->graph->symbol[i], name))
+            run->symbol[i] = value;
+    return TN_OK;
+}
+
+void tn_run_seed(struct tn_run *run, uint64_t seed, uint64_t step)
+{
+    run->seed = seed;
+    run->step = step;
+}
+
+/* --- a step */
+
+tn_status tn_run_uniforms(struct tn_run *run)
+{
+    const struct tn_plan *plan = run->plan;
+
+    for (uint32_t i = 0; i < plan->n_uniform; i++) {
+        void *to = run->uniform_host + plan->uniform[i].offset;
+        if (plan->uniform[i].expr)
+            tn_expr_uniforms(plan->uniform[i].expr, run->symbol, to);
+        else
+            memcpy(to, (uint32_t[4]){(uint32_t)run->seed, (uint32_t)(run->seed >> 32), (uint32_t)run->step, (uint32_t)(run->step >> 32)}, 16);
+    }
+    return plan->uniform_bytes ? run->api->copy(run->queue, run->uniform, run->uniform_host, plan->uniform_bytes, 1) : TN_OK;
+}
+
+static tn_status walk(const struct go *g, const struct go *end)
+{
+    for (; g < end; g++) {
+        const struct call *c = g->segment->call, *last = c + g->segment->n_call;
+
+        tn_go_bind(g);
+        for (; c < last; c++) {
+            tn_status s = c->launch(c->state, &c->l);
+            if (s)
+                return s;
+        }
+    }
+    return TN_OK;
+}
+
+tn_status tn_run_compute(struct tn_run *run)
+{
+    tn_status s = tn_run_uniforms(run);
+
+    if (!s)
+        s = walk(run->go, run->go + run->n_compute);
+    return s ? s : run->api->sync(run->queue, run->seconds);
+}
+
+tn_status tn_run_update(struct tn_run *run)
+{
+    tn_status s = walk(run->go + run->n_compute, run->go + run->n_go);
+
+    return s ? s : run->api->sync(run->queue, run->seconds);
+}
+
+tn_status tn_run_step(struct tn_run *run)
+{
+    tn_status s = tn_run_uniforms(run);
+
+    if (!s)
+        s = walk(run->go, run->go + run->n_go);
+    return s ? s : run->api->sync(run->queue, run->seconds);
+}
+
+/* --- after it */
+
+tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host, uint64_t bytes)
+{
+    const struct tn_plan *plan = run->plan;
+    const struct tn_place *p = &plan->place[v->id];
+    const struct tn_storage *x = p->storage == TN_NOWHERE ? NULL : &plan->storage[p->storage];
+    tn_status s;
+
+    if (!x || !p->kept)
+        return tn_error(TN_ERR, "%%%u %s was not kept when the plan was made: it cannot be read after the step", v->id, v->name);
+    if (bytes != tn_plan_bytes(plan, v) || (micro && (!x->micro_stride || micro >= plan->n_micro)))
+        return tn_error(TN_ERR_SHAPE, "%%%u %s: part %u with %llu bytes was asked for, %u parts of %llu are here", v->id, v->name, micro,
+                        (unsigned long long)bytes, x->micro_stride ? plan->n_micro : 1, (unsigned long long)tn_plan_bytes(plan, v));
+    s = run->api->copy(run->queue, host, (char *)run->at[p->storage] + p->offset + micro * x->micro_stride, bytes, 2);
+    return s ? s : run->api->sync(run->queue, run->seconds);
+}

@@ -1,0 +1,51 @@
+/* run.h - walking a plan.
+ *
+ * Everything is bound when a run is opened: each launch has its pointers, so a step is a loop over a flat list of
+ * function calls, without allocation, search or choice. Between the tasks of two micro-batches the pointers into
+ * what differs between them are moved on. Not thread-safe: the executor's thread. */
+#ifndef TN_RUN_RUN_H
+#define TN_RUN_RUN_H
+#include "run/memory.h"
+
+struct tn_run;
+
+/* Borrows plan and memory. seconds: the limit of one wait for the device. */
+tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds, struct tn_run **out);
+void tn_run_close(struct tn_run *run);           /* takes; NULL is fine. The device's memory stays with the memory. */
+
+/* Before a step. Inputs hold all micro-batches one after the other, this rank's part of each, without gaps. What is
+ * given is copied before the call returns, and stays until it is given anew. */
+tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, uint64_t bytes);
+tn_status tn_run_symbol(struct tn_run *run, const char *name, double value);     /* fine if no expression has it */
+void tn_run_seed(struct tn_run *run, uint64_t seed, uint64_t step);
+
+/* A step: both halves, compute and update. Stop between them to look at the loss and the norm before parameters
+ * change; both return when the device is done. */
+tn_status tn_run_step(struct tn_run *run);
+tn_status tn_run_compute(struct tn_run *run);
+tn_status tn_run_update(struct tn_run *run);
+
+/* The local part of a value that was kept, or of a source, row-major. micro: of what is made anew in each
+ * micro-batch and of inputs that have parts, else 0. bytes: room of host, exactly tn_plan_bytes. */
+tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host, uint64_t bytes);
+
+/* --- looking closer (look.c): these wait after each launch */
+
+/* As tn_run_step; adds the seconds of each row's launches to seconds[row]. */
+tn_status tn_run_step_timed(struct tn_run *run, double *seconds);
+
+struct tn_bad {
+    const struct tn_value *value;                /* NULL: all is finite */
+    const struct tn_row *row;                    /* that made it; NULL: a source */
+    uint32_t micro;
+    int64_t element;                             /* local, row-major */
+    double number;
+};
+
+/* Is every element of a kept value or source finite? At once; for the loss and the norm. */
+tn_status tn_run_finite(struct tn_run *run, const struct tn_value *v, int *out);
+
+/* Computes again, without updating, and names the first value in program order that is not finite: sources first.
+ * Call it after tn_run_compute, before the update. */
+tn_status tn_run_first_nonfinite(struct tn_run *run, struct tn_bad *out);
+#endif
