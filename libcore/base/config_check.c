@@ -21,8 +21,17 @@ static void problem_add(struct tn_config *c, enum source source, uint32_t line, 
 }
 
 /* --- the nearest known key */
+static const struct tn_section *section_find(const char *name)
+{
+    for (const struct tn_section *s = tn_sections; s->name; s++)
+        if (!strcmp(s->name, name))
+            return s;
+    return NULL;
+}
 
-/* A key of the very name in another section, else the nearest in this section, else the nearest of all. */
+
+/* A key of the very name in another section, else the nearest in this section, and where the section is
+ * none, the nearest of all. */
 static const char *key_nearest(const struct tn_config *c, const struct given *g)
 {
     struct tn_near full = {.word = g->name}, near = {.word = g->key};
@@ -43,7 +52,9 @@ static const char *key_nearest(const struct tn_config *c, const struct given *g)
                 here = c->slot[i].name;
         }
     }
-    return twin ? twin : here ? here : full.best;
+    if (twin || here)
+        return twin ? twin : here;
+    return g->section && section_find(g->section) ? NULL : full.best;
 }
 
 static const char *did_you_mean(const struct tn_config *c, const struct given *g, const char *otherwise)
@@ -51,14 +62,6 @@ static const char *did_you_mean(const struct tn_config *c, const struct given *g
     const char *near = key_nearest(c, g);
 
     return near ? tn_text(c->arena, "did you mean %s?", near) : otherwise;
-}
-
-static const struct tn_section *section_find(const char *name)
-{
-    for (const struct tn_section *s = tn_sections; s->name; s++)
-        if (!strcmp(s->name, name))
-            return s;
-    return NULL;
 }
 
 /* "its keys are a, b, c", or all sections for NULL. */

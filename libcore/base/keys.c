@@ -117,13 +117,13 @@ const struct tn_key tn_keys[] = {
 
     /* --- backend */
     {SECTION("backend", "device"), TEXT("the name of a plugin"), .otherwise = "the best that is here",
-     .help = "Plugin of the device: cpu, cuda, ..."},
+     .help = "Plugin of the device, such as cpu or cuda"},
     {SECTION("backend", "kernels"), LIST("names of plugins"), .otherwise = "the device's own, then ref",
      .help = "Plugins of kernels in order of preference"},
     {SECTION("backend", "comm"), TEXT("the name of a plugin"), .otherwise = "the best that is here",
-     .help = "Plugin of the communicator: self, gloo, mpi, nccl, ..."},
+     .help = "Plugin of the communicator, such as self, gloo, mpi or nccl"},
     {SECTION("backend", "bootstrap"), TEXT("the name of a plugin"), .otherwise = "what the launcher offers",
-     .help = "Plugin that finds the other processes: env, pmix, ..."},
+     .help = "Plugin that finds the other processes, such as env or pmix"},
     {SECTION("backend", "threads"), INT(1, 1024), .unit = "threads", .otherwise = "the CPUs that this process may use",
      .help = "Threads of one process"},
     {SECTION("backend", "dtype"), CHOICE("fp32|bf16|fp16"), .preset = "fp32",

@@ -161,11 +161,11 @@ static void range_number(const struct tn_key *key, char *out, size_t bytes)
     if (isinf(key->low) && isinf(key->high))
         snprintf(out, bytes, "%s%s%s", kind, *unit ? " of " : "", unit);
     else if (isinf(key->high))
-        snprintf(out, bytes, "%s of at least %.15g%s%s", kind, key->low, gap, unit);
+        snprintf(out, bytes, "%s of at least %.16g%s%s", kind, key->low, gap, unit);
     else if (isinf(key->low))
-        snprintf(out, bytes, "%s of at most %.15g%s%s", kind, key->high, gap, unit);
+        snprintf(out, bytes, "%s of at most %.16g%s%s", kind, key->high, gap, unit);
     else
-        snprintf(out, bytes, "%s from %.15g to %.15g%s%s", kind, key->low, key->high, gap, unit);
+        snprintf(out, bytes, "%s from %.16g to %.16g%s%s", kind, key->low, key->high, gap, unit);
 }
 
 const char *tn_key_range(const struct tn_key *key, char *out, size_t bytes)
