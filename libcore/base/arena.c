@@ -123,7 +123,7 @@ char *tn_text(struct tn_arena *arena, const char *fmt, ...)
 
     va_start(ap, fmt);
     va_copy(again, ap);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = vsnprintf(NULL, 0, fmt, ap);             /* only its length */
     if (n < 0)
         out_of_memory(0);
     text = tn_alloc(arena, (size_t)n + 1);
