@@ -89,6 +89,11 @@ const struct tn_key tn_keys[] = {
     {SECTION("optimizer", "name"), TEXT("the name of a plugin"), .preset = "adamw", .help = "Plugin that makes the update"},
     {SECTION("optimizer", "lr"), FLOAT(0, 1e6), .preset = "1e-3", .help = "Learning rate after the warm-up"},
 
+    {SECTION("optimizer", "lr_scale"), LIST("NAME=FACTOR"), .otherwise = "1 for all",
+     .help = "Factors of the learning rate for parameters by name, * and ? allowed; the last that fits counts"},
+    {SECTION("optimizer", "no_decay"), LIST("names"), .otherwise = "none but tensors of fewer than two dims",
+     .help = "Parameters, by name, * and ? allowed, whose weights do not decay"},
+
     /* --- schedule */
     {SECTION("schedule", "name"), CHOICE("constant|cosine|linear|wsd"), .preset = "constant",
      .help = "Course of the learning rate after the warm-up; wsd is flat, then falls"},

@@ -247,7 +247,7 @@ static void set_places(struct lives *l)
         plan->place[v].storage = TN_NOWHERE;
     for (const struct tn_value *v = l->p->graph->all_values; v; v = v->next_value) {
         const struct tn_spot *s = tn_planner_spot(l->p, v);
-        struct tn_place *place = &plan->place[v->id];
+        struct tn_plan_place *place = &plan->place[v->id];
 
         if (l->of[s->root->id] == TN_NOWHERE)
             continue;

@@ -59,7 +59,7 @@ struct tn_storage {
 };
 
 /* Where one value lies. storage TN_NOWHERE: it has no data of its own. */
-struct tn_place {
+struct tn_plan_place {
     uint32_t storage;
     uint32_t kept;                               /* may be read after the step; then contiguous */
     uint64_t offset;                             /* bytes, in a part of the storage */
@@ -110,7 +110,7 @@ struct tn_plan {
     struct tn_row *row;                          /* in program order */
     uint32_t list_first[TN_LISTS + 1];           /* rows of list l: list_first[l] .. list_first[l + 1] - 1 */
     struct tn_storage *storage;
-    struct tn_place *place;                      /* by value id */
+    struct tn_plan_place *place;                      /* by value id */
     struct tn_task *task;                        /* the last n_update_task ones update */
     struct tn_plan_kernel *kernel;
     struct tn_uniform *uniform;

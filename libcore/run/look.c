@@ -134,7 +134,7 @@ static tn_status check(struct tn_run *run, const struct tn_value *v, const void 
 
 tn_status tn_run_finite(struct tn_run *run, const struct tn_value *v, int *out)
 {
-    const struct tn_place *p = &run->plan->place[v->id];
+    const struct tn_plan_place *p = &run->plan->place[v->id];
     struct tn_bad bad = {0};
     tn_status s;
 
@@ -150,7 +150,7 @@ static tn_status check_sources(struct tn_run *run, const struct tn_value *v, str
     tn_status s = TN_OK;
 
     for (; v && !s && !out->value; v = v->next) {
-        const struct tn_place *p = &run->plan->place[v->id];
+        const struct tn_plan_place *p = &run->plan->place[v->id];
         const struct tn_storage *x = p->storage == TN_NOWHERE ? NULL : &run->plan->storage[p->storage];
         for (uint32_t m = 0; x && !s && !out->value && m < (x->micro_stride ? run->plan->n_micro : 1); m++)
             s = check(run, v, (char *)run->at[p->storage] + m * x->micro_stride, m, out);

@@ -227,7 +227,7 @@ tn_status tn_run_step(struct tn_run *run)
 tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host, uint64_t bytes)
 {
     const struct tn_plan *plan = run->plan;
-    const struct tn_place *p = &plan->place[v->id];
+    const struct tn_plan_place *p = &plan->place[v->id];
     const struct tn_storage *x = p->storage == TN_NOWHERE ? NULL : &plan->storage[p->storage];
     tn_status s;
 

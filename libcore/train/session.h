@@ -79,6 +79,8 @@ struct tn_session_result {
  * then is the caller's policy. */
 tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                             struct tn_session_result *out);
+/* The update that was skipped, after all. */
+tn_status tn_session_apply(struct tn_session *s);
 /* Which tensor of the last update was the first that is not finite, as a sentence's part: "block3 mlp_fc einsum". */
 const char *tn_session_nonfinite(struct tn_session *s);
 /* Sum of token losses and number of valid tokens of [micro_batch, seq_len]. */
