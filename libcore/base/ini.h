@@ -24,8 +24,9 @@ struct tn_ini_problem {
 };
 struct tn_ini {
     struct tn_ini_entry *entry;
+    struct tn_ini_entry *section;                /* the headers, in order: key and value NULL */
     struct tn_ini_problem *problem;              /* by line */
-    size_t entries, problems;
+    size_t entries, sections, problems;
 };
 
 /* text: bytes, any. Always succeeds; what is wrong is in problem, what is right in entry. All of out lives in

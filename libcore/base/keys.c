@@ -1,0 +1,155 @@
+/* keys.c - the core's keys, in one table: it checks configurations and makes the help and the man page.
+ *
+ * Keys of an optimizer or a strategy (beta1, momentum, virtual, ...) are not here: their plugins bring them. A key
+ * marked shared belongs to a strategy too, but is here since every configuration may name it. */
+#include <math.h>
+
+#include "base/config.h"
+
+#define SECTION(s, n) .section = s, .name = n
+#define INT(lo, hi) .type = TN_KEY_INT, .low = lo, .high = hi
+#define FLOAT(lo, hi) .type = TN_KEY_FLOAT, .low = lo, .high = hi
+#define FLAG .type = TN_KEY_FLAG
+#define TEXT(what) .type = TN_KEY_TEXT, .unit = what
+#define LIST(what) .type = TN_KEY_LIST, .unit = what
+#define CHOICE(words) .type = TN_KEY_CHOICE, .choices = words
+#define MOST_STEPS 4294967295.0                  /* a step is 32 bits of the random numbers' counter */
+#define MOST_SEED 9007199254740991.0             /* 2^53 - 1: exact in JSON too */
+
+const struct tn_section tn_sections[] = {
+    {"model", "What is trained"},
+    {"train", "Updates and batches"},
+    {"data", "Token files"},
+    {"optimizer", "How gradients become updates; further keys belong to the plugin that is named"},
+    {"schedule", "The learning rate over time"},
+    {"parallel", "The mesh of processes; further keys belong to the strategies"},
+    {"backend", "Devices, kernels, communication"},
+    {"plugins", "Where plugins are found and which ones are used"},
+    {"checkpoint", "The run directory: saving and resuming"},
+    {0},
+};
+
+const struct tn_key tn_keys[] = {
+    /* --- model */
+    {SECTION("model", "arch"), CHOICE("gpt2|llama|mixtral"), .preset = "gpt2", .help = "Family of the model"},
+    {SECTION("model", "n_layer"), INT(1, 10000), .unit = "blocks", .preset = "12", .help = "Depth"},
+    {SECTION("model", "n_head"), INT(1, 65536), .unit = "heads", .preset = "12",
+     .help = "Query heads of the attention; divides n_embd"},
+    {SECTION("model", "n_kv_head"), INT(1, 65536), .unit = "heads", .otherwise = "n_head",
+     .help = "Key and value heads of llama and mixtral; divides n_head"},
+    {SECTION("model", "n_embd"), INT(1, 1048576), .preset = "768", .help = "Width"},
+    {SECTION("model", "n_inner"), INT(1, 4194304), .otherwise = "the architecture's own multiple of n_embd",
+     .help = "Width inside the MLP, or inside each expert"},
+    {SECTION("model", "vocab_size"), INT(1, 2147483647), .unit = "tokens", .otherwise = "that of the data",
+     .help = "Size of the vocabulary"},
+    {SECTION("model", "block_size"), INT(1, 16777216), .unit = "tokens", .preset = "1024",
+     .help = "Longest context that the model has positions for"},
+    {SECTION("model", "dropout"), FLOAT(0, 0.999), .preset = "0", .help = "Share of activations dropped in training"},
+    {SECTION("model", "bias"), FLAG, .preset = "yes", .help = "Whether gpt2's linear layers and norms have a bias"},
+    {SECTION("model", "gelu"), CHOICE("erf|tanh"), .preset = "erf", .help = "Form of gpt2's activation: exact, or OpenAI's"},
+    {SECTION("model", "tie_embeddings"), FLAG, .otherwise = "yes for gpt2, no for the others",
+     .help = "Whether the output layer is the embedding"},
+    {SECTION("model", "norm_eps"), FLOAT(0, 1), .preset = "1e-5", .help = "Added to the variance in norms"},
+    {SECTION("model", "rope_theta"), FLOAT(1, 1e12), .preset = "10000", .help = "Base of the rotary positions"},
+    {SECTION("model", "n_expert"), INT(1, 65536), .unit = "experts", .preset = "8", .help = "Experts of a mixtral block"},
+    {SECTION("model", "top_k"), INT(1, 65536), .unit = "experts", .preset = "2",
+     .help = "Experts that see a token; at most n_expert"},
+    {SECTION("model", "init_std"), FLOAT(0, 10), .preset = "0.02", .help = "Deviation of the initial weights"},
+
+    /* --- train */
+    {SECTION("train", "seq_len"), INT(1, 16777216), .unit = "tokens", .otherwise = "model.block_size",
+     .help = "Length of a training sequence"},
+    {SECTION("train", "global_batch"), INT(1, 16777216), .unit = "sequences", .preset = "12",
+     .help = "Sequences of one update, over all processes"},
+    {SECTION("train", "micro_batch"), INT(1, 16777216), .unit = "sequences", .otherwise = "global_batch / dp",
+     .help = "Sequences of one forward pass on one data-parallel rank; global_batch / (micro_batch dp) of them "
+             "accumulate, a whole number"},
+    {SECTION("train", "steps"), INT(0, MOST_STEPS), .unit = "updates", .preset = "1000",
+     .help = "Updates in all, those before a resume included"},
+    {SECTION("train", "grad_clip"), FLOAT(0, 1e9), .preset = "1", .help = "Largest norm of the gradient; 0: no limit"},
+    {SECTION("train", "seed"), INT(0, MOST_SEED), .preset = "1337",
+     .help = "Seed of the initial weights, the order of data and the dropout"},
+    {SECTION("train", "eval_interval"), INT(0, MOST_STEPS), .unit = "updates", .preset = "250",
+     .help = "Updates from one validation to the next; 0: none"},
+    {SECTION("train", "eval_batches"), INT(1, 16777216), .unit = "batches", .preset = "20",
+     .help = "Batches of one validation"},
+    {SECTION("train", "log_interval"), INT(1, MOST_STEPS), .unit = "updates", .preset = "1",
+     .help = "Updates from one progress line to the next; metrics.jsonl has all of them"},
+    {SECTION("train", "recompute"), FLAG, .preset = "no",
+     .help = "Whether activations inside a block are computed again in the backward pass instead of kept"},
+    {SECTION("train", "nonfinite"), CHOICE("stop|skip|ignore"), .preset = "stop",
+     .help = "What follows a loss or gradient norm that is not finite; skip leaves out the update"},
+
+    /* --- data */
+    {SECTION("data", "dir"), TEXT("a folder"), .otherwise = "no data", .help = "Folder made by tenon prepare"},
+    {SECTION("data", "order"), CHOICE("random|shuffle"), .preset = "random",
+     .help = "Windows at random places, or each window once an epoch in shuffled order"},
+
+    /* --- optimizer */
+    {SECTION("optimizer", "name"), TEXT("the name of a plugin"), .preset = "adamw", .help = "Plugin that makes the update"},
+    {SECTION("optimizer", "lr"), FLOAT(0, 1e6), .preset = "1e-3", .help = "Learning rate after the warm-up"},
+
+    /* --- schedule */
+    {SECTION("schedule", "name"), CHOICE("constant|cosine|linear|wsd"), .preset = "constant",
+     .help = "Course of the learning rate after the warm-up; wsd is flat, then falls"},
+    {SECTION("schedule", "warmup"), INT(0, MOST_STEPS), .unit = "updates", .preset = "0",
+     .help = "Updates in which the learning rate rises to its full value"},
+    {SECTION("schedule", "steps"), INT(1, MOST_STEPS), .unit = "updates", .otherwise = "train.steps",
+     .help = "Update at which min_lr is reached"},
+    {SECTION("schedule", "decay"), INT(0, MOST_STEPS), .unit = "updates", .otherwise = "a fifth of schedule.steps",
+     .help = "Length of the fall at the end of wsd"},
+    {SECTION("schedule", "min_lr"), FLOAT(0, 1e6), .preset = "0", .help = "Learning rate at the end; at most optimizer.lr"},
+
+    /* --- parallel */
+    {SECTION("parallel", "dp"), INT(1, 1048576), .unit = "ranks", .otherwise = "what the other axes leave of the world",
+     .help = "Data parallel: replicas with batches of their own"},
+    {SECTION("parallel", "pp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Pipeline parallel: stages of blocks"},
+    {SECTION("parallel", "cp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Context parallel: parts of a sequence"},
+    {SECTION("parallel", "tp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Tensor parallel: parts of a layer"},
+    {SECTION("parallel", "ep"), INT(1, 65536), .unit = "ranks", .preset = "1",
+     .help = "Expert parallel: experts spread over ranks"},
+    {SECTION("parallel", "zero"), INT(0, 3), .shared = 1, .preset = "0",
+     .help = "What is sharded over dp: 1 the optimizer's state, 2 gradients too, 3 parameters too"},
+    {SECTION("parallel", "sp"), FLAG, .shared = 1, .preset = "no",
+     .help = "Sequence parallel: whether tp also cuts the sequence between its layers"},
+    {SECTION("parallel", "schedule"), CHOICE("afab|1f1b|interleaved"), .shared = 1, .preset = "1f1b",
+     .help = "Order of the micro-batches in a pipeline"},
+
+    /* --- backend */
+    {SECTION("backend", "device"), TEXT("the name of a plugin"), .otherwise = "the best that is here",
+     .help = "Plugin of the device: cpu, cuda, ..."},
+    {SECTION("backend", "kernels"), LIST("names of plugins"), .otherwise = "the device's own, then ref",
+     .help = "Plugins of kernels in order of preference"},
+    {SECTION("backend", "comm"), TEXT("the name of a plugin"), .otherwise = "the best that is here",
+     .help = "Plugin of the communicator: self, gloo, mpi, nccl, ..."},
+    {SECTION("backend", "bootstrap"), TEXT("the name of a plugin"), .otherwise = "what the launcher offers",
+     .help = "Plugin that finds the other processes: env, pmix, ..."},
+    {SECTION("backend", "threads"), INT(1, 1024), .unit = "threads", .otherwise = "the CPUs that this process may use",
+     .help = "Threads of one process"},
+    {SECTION("backend", "dtype"), CHOICE("fp32|bf16|fp16"), .preset = "fp32",
+     .help = "Numbers of compute and activations; weights of record, sums and norms are fp32"},
+    {SECTION("backend", "timeout"), FLOAT(0.1, 604800), .unit = "seconds", .preset = "300",
+     .help = "Limit of one wait for other processes"},
+
+    /* --- plugins */
+    {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"), .otherwise = "the usual places only",
+     .help = "Places that are searched for plugins first"},
+    {SECTION("plugins", "dp"), TEXT("the name of a plugin"), .otherwise = "ddp, or shard if parallel.zero is set",
+     .help = "Strategy of the axis dp"},
+    {SECTION("plugins", "pp"), TEXT("the name of a plugin"), .otherwise = "pp", .help = "Strategy of the axis pp"},
+    {SECTION("plugins", "cp"), TEXT("the name of a plugin"), .otherwise = "cp", .help = "Strategy of the axis cp"},
+    {SECTION("plugins", "tp"), TEXT("the name of a plugin"), .otherwise = "tp", .help = "Strategy of the axis tp"},
+    {SECTION("plugins", "ep"), TEXT("the name of a plugin"), .otherwise = "ep", .help = "Strategy of the axis ep"},
+    {SECTION("plugins", "passes"), LIST("names of plugins"), .otherwise = "none", .help = "Further passes over the graph"},
+
+    /* --- checkpoint */
+    {SECTION("checkpoint", "dir"), TEXT("a folder"), .otherwise = "runs/NAME, after the configuration file NAME.ini",
+     .help = "The run directory"},
+    {SECTION("checkpoint", "interval"), INT(0, MOST_STEPS), .unit = "updates", .preset = "250",
+     .help = "Updates from one checkpoint to the next; 0: only after the last"},
+    {SECTION("checkpoint", "keep"), INT(0, MOST_STEPS), .unit = "checkpoints", .preset = "3",
+     .help = "Checkpoints that stay, the newest; 0: all"},
+    {SECTION("checkpoint", "resume"), TEXT("auto, none or the path of a checkpoint"), .preset = "auto",
+     .help = "Where to go on from; auto: the newest complete checkpoint of dir, if there is one"},
+    {0},
+};
