@@ -14,12 +14,12 @@ int env_slurm_here(void)
 static tn_status first_node(const char *list, char *out, size_t room)
 {
     size_t n = 0;
-    int inside = 0, skip = 0;
+    int inside = 0, skip = 0, wrong = 0;
 
     for (const char *c = list; *c && (inside || *c != ','); c++) {
         if (*c == '[' || *c == ']') {
             if ((*c == '[') == inside)
-                break;
+                wrong = 1;
             inside = *c == '[';
             skip = 0;
             continue;
@@ -29,7 +29,7 @@ static tn_status first_node(const char *list, char *out, size_t room)
             out[n++] = *c;
     }
     out[n] = 0;
-    if (inside || !n || n + 1 >= room ||
+    if (inside || wrong || !n || n + 1 >= room ||
         strspn(out, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != n)
         return tn_error(TN_ERR_CONFIG, "env: SLURM_STEP_NODELIST is \"%.80s\", which names no first node",
                         list);
