@@ -1,0 +1,6 @@
+/* nonote - exports the entry, has no note */
+#include "hostile.h"
+
+SAY(50)
+TABLE
+ENTRY("nonote", &table)
