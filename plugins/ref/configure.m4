@@ -1,0 +1,1 @@
+TN_PLUGIN_SWITCH([ref], [naive kernels in plain C, the oracle])
