@@ -1,13 +1,13 @@
 /* loss.c - entries picked by number, and cross-entropy over the last dim.
  *
- * The last dim may be a part of the whole one: a number that is not here, or negative, gives 0 for pick and
- * no one-hot entry for ce. */
+ * For pick the last dim may be a part of the whole one: a number that is not here, or negative, gives 0. For ce
+ * it is whole. */
 #include "ref.h"
 
 struct loss {
     struct tn_ref_base base;
     struct tn_ref_view x, index, rows, dx;       /* x and dx [I...;V], i [I...;], y or dy [I...;] */
-    const int64_t *global;                       /* of each entry of the last dim */
+    const int64_t *global;                       /* of each entry of the last dim; pick only */
     int64_t n;                                   /* V */
 };
 
@@ -44,10 +44,10 @@ static tn_status ce(void *state, const struct tn_launch *l)
     double *x = l->workspace;
 
     for (int64_t r = 0; r < k->index.n_row; r++) {
-        int64_t id = number(k, l, r), c = tn_ref_find(k->global, k->n, id);
+        const int64_t id = number(k, l, r);
 
         tn_ref_get_row(l, &k->x, r, x);
-        tn_ref_put(l, &k->rows, r, 0, id < 0 ? 0 : tn_ref_lse(x, k->n) - (c < 0 ? 0 : x[c]));
+        tn_ref_put(l, &k->rows, r, 0, id < 0 ? 0 : tn_ref_lse(x, k->n) - (id < k->n ? x[id] : 0));
     }
     return TN_OK;
 }
@@ -65,7 +65,7 @@ static tn_status ce_bwd(void *state, const struct tn_launch *l)
         tn_ref_get_row(l, &k->x, r, x);
         lse = tn_ref_lse(x, k->n);
         for (int64_t c = 0; c < k->n; c++)
-            tn_ref_put(l, &k->dx, r, c, id < 0 ? 0 : dy * (exp(x[c] - lse) - (k->global[c] == id)));
+            tn_ref_put(l, &k->dx, r, c, id < 0 ? 0 : dy * (exp(x[c] - lse) - (c == id)));
     }
     return TN_OK;
 }
@@ -98,7 +98,7 @@ tn_status tn_ref_ce(const struct tn_problem *p, struct tn_kernel *out)
 
     if (!k)
         return TN_ERR_MEMORY;
-    k->global = tn_ref_globals(k, &p->in[back], rank), k->n = p->in[back].size[rank];
+    k->n = p->in[back].size[rank];
     tn_ref_input(k, p, back, rank, &k->x);
     tn_ref_input(k, p, back + 1, rank, &k->index);
     (back ? tn_ref_input : tn_ref_output)(k, p, 0, rank, &k->rows);

@@ -30,7 +30,7 @@ static uint16_t to_bf16(double v)
     uint32_t bits;
 
     memcpy(&bits, &f, sizeof bits);
-    return (uint16_t)(bits >> 16 | (isnan(v) ? 0x40 : 0));
+    return (uint16_t)(bits >> 16);
 }
 
 static double from_bf16(uint16_t h)

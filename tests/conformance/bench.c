@@ -435,6 +435,11 @@ void tn_bench_set(struct tn_bench *b, uint32_t operand, int64_t element, double 
     b->x[operand].value[element] = read_number(b->d.operand[operand].dtype, number);
 }
 
+void tn_bench_set_dtype(struct tn_bench *b, uint32_t operand, uint32_t dtype)
+{
+    b->d.operand[operand].dtype = dtype;
+}
+
 void tn_bench_set_micro(struct tn_bench *b, uint32_t micro)
 {
     b->micro = micro;
@@ -493,7 +498,7 @@ static tn_status launch(struct tn_bench *b, const struct tn_kernel *k, const str
     }
     l.uniform = has_program ? (const void *)b->uniform : b->key;
     memcpy(saved, &b->d, sizeof b->d);
-    memset(&b->d, POISON, sizeof b->d);
+    memset(&b->d, 0x5a, sizeof b->d);           /* sizes and addresses that no one survives */
     s = k->launch(k->state, &l);
     memcpy(&b->d, saved, sizeof b->d);
     free(saved);

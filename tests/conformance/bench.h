@@ -38,6 +38,7 @@ uint32_t tn_bench_operands(const struct tn_bench *b, uint32_t *n_in);
 double tn_bench_get(const struct tn_bench *b, uint32_t operand,
                     int64_t element); /* outputs: before the run */
 void tn_bench_set(struct tn_bench *b, uint32_t operand, int64_t element, double value);
+void tn_bench_set_dtype(struct tn_bench *b, uint32_t operand, uint32_t dtype); /* only to be declined */
 void tn_bench_set_micro(struct tn_bench *b, uint32_t micro);
 void tn_bench_set_uniform(struct tn_bench *b, uint32_t i, double value);
 void tn_bench_set_key(struct tn_bench *b, uint64_t seed, uint32_t step);           /* dropout's uniform */
@@ -50,6 +51,7 @@ const char *tn_bench_error(const struct tn_bench *b);
 /* host.c: the host's table for plugins that are loaded by path, and its threads */
 const struct tn_plugin *tn_bench_plugin(const char *name);   /* NULL: was not built */
 const void *tn_bench_interface(const struct tn_plugin *p, const char *id);
+const struct tn_host *tn_bench_host(void);
 void tn_bench_threads(uint32_t n);
 const char *tn_bench_said(void);                 /* the last error that a plugin recorded */
 

@@ -9,6 +9,7 @@
 
 #define USUAL 2e-5
 #define TINY 1e-30
+#define MICRO 2                                  /* not the first, so that it is seen */
 
 static double tolerance(const struct tn_bench_case *c)
 {
@@ -85,6 +86,7 @@ static int run_variant(const struct tn_bench_case *c, uint64_t seed, int merged,
 
     if (merged && !tn_bench_merge(oracle))
         goto out;
+    tn_bench_set_micro(oracle, MICRO);
     tn_bench_threads(1);
     if (tn_bench_run(oracle, ref) != TN_OK)
         complain(c, " by the oracle", tn_bench_error(oracle)), failed++;
@@ -94,6 +96,7 @@ static int run_variant(const struct tn_bench_case *c, uint64_t seed, int merged,
 
         if (merged)
             tn_bench_merge(b[i]);
+        tn_bench_set_micro(b[i], MICRO);
         tn_bench_threads(threads[i]);
         if ((s = tn_bench_run(b[i], mine)) == TN_DECLINED) {
             *declined += 1;

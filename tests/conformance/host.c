@@ -148,6 +148,11 @@ static const struct tn_host host = {
     .threads = threads,
 };
 
+const struct tn_host *tn_bench_host(void)
+{
+    return &host;
+}
+
 const struct tn_plugin *tn_bench_plugin(const char *name)
 {
     const char *top = getenv("top_builddir");
