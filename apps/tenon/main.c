@@ -1,5 +1,89 @@
-/* main.c - the program's entry. */
-int main(void)
+/* main.c - the program: which command, its help, and how it ends.
+ *
+ * Exit status: 0; 2 where the command line, the configuration or an input file is at fault; 1 for every other
+ * failure, an output that could not be written included. */
+#include <stdlib.h>
+
+#include "base/near.h"
+#include "base/status.h"
+#include "commands.h"
+#include "help.h"
+
+const struct command *const commands[] = {
+    &config_command,
+    &help_command,
+    NULL,
+};
+
+const struct command *command_find(const char *name)
 {
+    for (size_t i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, name))
+            return commands[i];
+    return NULL;
+}
+
+tn_status command_unknown(const char *name)
+{
+    struct tn_near near = {.word = name};
+
+    for (size_t i = 0; commands[i]; i++)
+        tn_near_try(&near, commands[i]->name);
+    if (near.best)
+        return tn_error(TN_ERR_CONFIG, "unknown command %.100s; did you mean tenon %s?", name, near.best);
+    return tn_error(TN_ERR_CONFIG, "unknown command %.100s; tenon --help lists the commands", name);
+}
+
+int command_end(tn_status status)
+{
+    if (status < 0)
+        tn_log(TN_LOG_ERROR, "%s", *tn_error_text() ? tn_error_text() : "failed, and no reason was recorded");
+    return tn_exit_code(status);
+}
+
+/* Whether --help stands among the arguments, before a "--" that ends options. */
+static int help_wanted(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return 1;
     return 0;
+}
+
+static int dispatch(int argc, char **argv)
+{
+    const struct command *c;
+
+    if (argc < 2) {
+        help_overview(stderr);
+        return 2;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        help_overview(stdout);
+        return 0;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("tenon %s (plugin ABI %d)\n", TN_VERSION, TN_ABI);
+        return 0;
+    }
+    c = command_find(argv[1]);
+    if (!c)
+        return command_end(*argv[1] == '-' ? tn_error(TN_ERR_CONFIG, "unknown option %.100s; there are --help and --version, "
+                                                      "and tenon --help lists the commands", argv[1])
+                                           : command_unknown(argv[1]));
+    if (help_wanted(argc - 1, argv + 1)) {
+        help_command_text(stdout, c);
+        return 0;
+    }
+    return c->run(argc - 1, argv + 1);
+}
+
+/* A result that never reached the disk or the pipe must not look like success. */
+int main(int argc, char **argv)
+{
+    int code = dispatch(argc, argv);
+
+    if ((fflush(stdout) || ferror(stdout)) && !code)
+        code = command_end(tn_error(TN_ERR_IO, "cannot write the output: %m"));
+    return code;
 }

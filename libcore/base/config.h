@@ -82,6 +82,9 @@ const char *tn_config_path(const struct tn_config *c);                       /* 
 __attribute__((format(printf, 3, 4)))
 void tn_config_settle(struct tn_config *c, const char *key, const char *fmt, ...);
 
+/* The known key that an unknown name, "section.key" or "key", seems to mean; NULL if there is none near. */
+const char *tn_config_nearest(const struct tn_config *c, const char *name);
+
 /* TN_ERR_CONFIG with "run.ini:7: section.key = value: " before the sentence. */
 __attribute__((format(printf, 3, 4)))
 tn_status tn_config_fail(const struct tn_config *c, const char *key, const char *fmt, ...);

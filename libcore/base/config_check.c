@@ -57,6 +57,16 @@ static const char *key_nearest(const struct tn_config *c, const struct given *g)
     return g->section && section_find(g->section) ? NULL : full.best;
 }
 
+const char *tn_config_nearest(const struct tn_config *c, const char *name)
+{
+    const char *dot = strchr(name, '.');
+    struct given g = {.name = name, .key = dot ? dot + 1 : name};
+
+    if (dot)
+        g.section = tn_text(c->arena, "%.*s", (int)(dot - name), name);
+    return key_nearest(c, &g);
+}
+
 static const char *did_you_mean(const struct tn_config *c, const struct given *g, const char *otherwise)
 {
     const char *near = key_nearest(c, g);
