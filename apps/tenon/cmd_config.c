@@ -2,8 +2,79 @@
  *
  * What is printed is an INI file itself, so `tenon config run.ini > full.ini` keeps a run's whole configuration
  * whatever later versions have as defaults. Keys that are unset are comments that say what holds instead. */
+#include <tenon/optimizer.h>
+#include <tenon/pass.h>
+
 #include "base/config.h"
+#include "base/status.h"
+#include "mesh/mesh.h"
 #include "options.h"
+#include "plugin/registry.h"
+
+/* --- the options of the plugins that are named; none of their code runs but what loading runs */
+
+/* NULL if the plugin is not to be had, which is then a problem of the configuration. */
+static const void *table_of(struct tn_registry *r, struct tn_config *c, const char *key, const char *name, const char *id)
+{
+    const void *table = NULL;
+    char place[320];
+
+    if (tn_config_is_set(c, key))
+        snprintf(place, sizeof place, "%s: %s", tn_config_origin(c, key), key);
+    else
+        snprintf(place, sizeof place, "%s", key);
+    if (tn_registry_get(r, place, name, id, &table) < 0) {
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+        return NULL;
+    }
+    return table;
+}
+
+static tn_status optimizer_options(struct tn_registry *r, struct tn_config *c)
+{
+    const char *name = tn_config_text(c, "optimizer.name");
+    const struct tn_optimizer *table = table_of(r, c, "optimizer.name", name, TN_OPTIMIZER_ID);
+
+    if (table)
+        return tn_config_add(c, "optimizer", table->options, name);
+    tn_config_excuse(c, "optimizer");
+    return TN_OK;
+}
+
+static tn_status strategy_options(struct tn_registry *r, struct tn_config *c, const char *axis)
+{
+    const struct tn_pass *table;
+    const char *name;
+    char size[32], key[32];
+
+    snprintf(size, sizeof size, "parallel.%s", axis);
+    snprintf(key, sizeof key, "plugins.%s", axis);
+    if (tn_config_int(c, size) <= 1)
+        return TN_OK;
+    name = tn_config_text(c, key);
+    if (!name)
+        name = strcmp(axis, "dp") ? axis : tn_config_int(c, "parallel.zero") ? "shard" : "ddp";
+    table = table_of(r, c, key, name, TN_PASS_ID);
+    if (table)
+        return tn_config_add(c, "parallel", table->options, name);
+    tn_config_excuse(c, "parallel");
+    return TN_OK;
+}
+
+static tn_status plugin_options(struct tn_config *c)
+{
+    struct tn_registry *r = NULL;
+    tn_status s = tn_registry_open(tn_config_text(c, "plugins.path"), &r);
+
+    if (s >= 0)
+        s = optimizer_options(r, c);
+    for (int axis = 0; s >= 0 && axis < TN_AXES; axis++)
+        s = strategy_options(r, c, tn_axis_name[axis]);
+    tn_registry_close(r);
+    return s;
+}
+
+/* --- printing */
 
 static void print_key(const struct tn_config_entry *e)
 {
@@ -33,7 +104,9 @@ static tn_status config(const struct options *o)
 
     if (s < 0)
         return s;
-    s = tn_config_check(c);
+    s = plugin_options(c);
+    if (s >= 0)
+        s = tn_config_check(c);
     if (s >= 0)
         print_all(c);
     tn_config_free(c);
