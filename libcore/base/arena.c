@@ -5,7 +5,6 @@
  * old tables stay in the arena until it goes. */
 #include "base/arena.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -115,20 +114,29 @@ void *tn_alloc_grow(struct tn_arena *arena, void *list, size_t count, size_t byt
     return more;
 }
 
-char *tn_text(struct tn_arena *arena, const char *fmt, ...)
+char *tn_text_list(struct tn_arena *arena, const char *fmt, va_list ap)
 {
-    va_list ap, again;
-    char *text;
+    char none[1], *text;
+    va_list again;
     int n;
 
-    va_start(ap, fmt);
     va_copy(again, ap);
-    n = vsnprintf(NULL, 0, fmt, ap);             /* only its length */
+    n = vsnprintf(none, sizeof none, fmt, again);
+    va_end(again);
     if (n < 0)
         out_of_memory(0);
     text = tn_alloc(arena, (size_t)n + 1);
-    vsnprintf(text, (size_t)n + 1, fmt, again);
-    va_end(again);
+    vsnprintf(text, (size_t)n + 1, fmt, ap);
+    return text;
+}
+
+char *tn_text(struct tn_arena *arena, const char *fmt, ...)
+{
+    va_list ap;
+    char *text;
+
+    va_start(ap, fmt);
+    text = tn_text_list(arena, fmt, ap);
     va_end(ap);
     return text;
 }

@@ -5,6 +5,7 @@
  * ends with a sentence and nobody has to check. One thread at a time. */
 #ifndef TN_BASE_ARENA_H
 #define TN_BASE_ARENA_H
+#include <stdarg.h>
 #include <stddef.h>
 
 struct tn_arena;
@@ -20,6 +21,7 @@ void *tn_alloc_array(struct tn_arena *arena, size_t n, size_t bytes);
 /* Twice the room for a list of count elements, where it is full (count 0, 4, 8, 16, ...): NULL, list, count. */
 void *tn_alloc_grow(struct tn_arena *arena, void *list, size_t count, size_t bytes);
 __attribute__((format(printf, 2, 3))) char *tn_text(struct tn_arena *arena, const char *fmt, ...);
+__attribute__((format(printf, 2, 0))) char *tn_text_list(struct tn_arena *arena, const char *fmt, va_list ap);
 
 /* Interned text: equal texts give the same pointer, which lives as long as the arena. */
 struct tn_names *tn_names_new(struct tn_arena *arena);

@@ -311,13 +311,11 @@ const char *tn_config_path(const struct tn_config *c)
 void tn_config_settle(struct tn_config *c, const char *key, const char *fmt, ...)
 {
     size_t i = (size_t)(slot_must(c, key) - c->slot);
-    char text[512];
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    c->slot[i].derived = tn_text_list(c->arena, fmt, ap);
     va_end(ap);
-    c->slot[i].derived = tn_text(c->arena, "%s", text);
 }
 
 /* --- all of it */

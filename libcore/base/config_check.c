@@ -225,23 +225,23 @@ static const char *key_place(const struct tn_config *c, const char *key)
 void tn_config_problem(struct tn_config *c, const char *key, const char *fmt, ...)
 {
     const struct given *g = key ? config_given(c, key) : NULL;
-    char text[512];
+    const char *text;
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    text = tn_text_list(c->arena, fmt, ap);
     va_end(ap);
     problem_add(c, g ? g->source : FROM_PRESET, g ? g->line : 0,
-                key ? tn_text(c->arena, "%s: %s", key_place(c, key), text) : tn_text(c->arena, "%s", text));
+                key ? tn_text(c->arena, "%s: %s", key_place(c, key), text) : text);
 }
 
 tn_status tn_config_fail(const struct tn_config *c, const char *key, const char *fmt, ...)
 {
-    char text[512];
+    const char *text;
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    text = tn_text_list(c->arena, fmt, ap);
     va_end(ap);
     return tn_error_long(TN_ERR_CONFIG, tn_text(c->arena, "%s: %s", key_place(c, key), text));
 }

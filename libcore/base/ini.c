@@ -21,14 +21,14 @@ struct scan {
 __attribute__((format(printf, 2, 3))) static void problem(struct scan *s, const char *fmt, ...)
 {
     struct tn_ini *o = s->out;
-    char text[512];
+    const char *text;
     va_list ap;
 
     va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
+    text = tn_text_list(s->arena, fmt, ap);
     va_end(ap);
     o->problem = tn_alloc_grow(s->arena, o->problem, o->problems, sizeof *o->problem);
-    o->problem[o->problems++] = (struct tn_ini_problem){s->line, tn_text(s->arena, "%s", text)};
+    o->problem[o->problems++] = (struct tn_ini_problem){s->line, text};
 }
 
 /* --- bytes */

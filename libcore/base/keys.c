@@ -88,10 +88,6 @@ const struct tn_key tn_keys[] = {
     /* --- optimizer */
     {SECTION("optimizer", "name"), TEXT("the name of a plugin"), .preset = "adamw", .help = "Plugin that makes the update"},
     {SECTION("optimizer", "lr"), FLOAT(0, 1e6), .preset = "1e-3", .help = "Learning rate after the warm-up"},
-    {SECTION("optimizer", "lr_scale"), LIST("NAME=FACTOR pairs"), .otherwise = "1 for all",
-     .help = "Learning rates of parameters relative to lr; NAME may have * and ?, such as *wte*=0.1"},
-    {SECTION("optimizer", "no_decay"), LIST("names of parameters"), .otherwise = "those of fewer than two dims",
-     .help = "Parameters that are also spared from weight_decay; names may have * and ?"},
 
     {SECTION("optimizer", "lr_scale"), LIST("NAME=FACTOR"), .otherwise = "1 for all",
      .help = "Factors of the learning rate for parameters by name, * and ? allowed; the last that fits counts"},

@@ -344,6 +344,8 @@ START_TEST(others_add_problems)
             "command line: train.steps = x: expected a whole number from 0 to 4294967295 updates");
     ck_assert_int_eq(tn_config_fail(c, "model.n_head", "does not divide n_embd %d", 768), TN_ERR_CONFIG);
     ck_assert_str_eq(tn_error_text(), "run.ini:2: model.n_head = 5: does not divide n_embd 768");
+    tn_config_fail(c, "model.n_layer", "%0600d|end", 0);
+    ck_assert_str_eq(tn_error_text() + strlen(tn_error_text()) - 5, "0|end");
     tn_config_fail(c, "model.n_layer", "too deep");
     ck_assert_str_eq(tn_error_text(), "model.n_layer = 12 (default): too deep");
     tn_config_fail(c, "data.dir", "needed to train");
