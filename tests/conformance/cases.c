@@ -305,5 +305,5 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("head_bwd", "b3 t7 v9~/17 c5", "btc vc bt:i17 bt bt bt", "btc vc"),
     C("head_bwd", "b4 t33 v65 c64", "btc vc bt:i65 bt bt bt", "btc vc"),
     C("head_bwd", "b3 t200 v301 c48", "btc vc bt:i301 bt bt bt", "btc vc", .accumulate = 2),
-    {NULL},
+    {.op = NULL},
 };

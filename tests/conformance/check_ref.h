@@ -49,6 +49,7 @@ static inline void expect_all(const struct tn_bench *b, uint32_t output, int64_t
                (const double[]){__VA_ARGS__})
 
 TCase *tn_test_nest(void);
+TCase *tn_test_expr(void);
 TCase *tn_test_shaped(void);
 TCase *tn_test_gradient(void);
 TCase *tn_test_device(void);

@@ -19,6 +19,7 @@ int main(void)
     }
     ref = tn_bench_interface(p, TN_KERNELS_ID);
     suite_add_tcase(s, tn_test_nest());
+    suite_add_tcase(s, tn_test_expr());
     suite_add_tcase(s, tn_test_shaped());
     suite_add_tcase(s, tn_test_gradient());
     suite_add_tcase(s, tn_test_device());

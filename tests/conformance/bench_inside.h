@@ -1,0 +1,67 @@
+/* bench_inside.h - a problem on the bench as its own files see it. */
+#ifndef TN_BENCH_INSIDE_H
+#define TN_BENCH_INSIDE_H
+#include "bench.h"
+
+#define MAX_LOOPS (2 * TN_MAX_RANK + 1)
+#define MAX_ATTR 12
+#define POISON 0xff                              /* as bytes: NaN in every floating dtype, -1 in int32 */
+
+/* Memory between two pages that may not be touched; ends at the second one, but for the alignment. */
+struct tn_guarded {
+    char *map, *data;
+    size_t mapped, bytes;
+};
+
+struct operand {
+    struct tn_guarded memory;
+    size_t skip;                                 /* bytes before the first element */
+    int64_t count;
+    double *value, *result;                      /* by element: before the run, after it (outputs) */
+    char *before;                                /* inputs: the bytes, to find changes */
+    int alias;                                   /* of the input of this number, -1: none */
+    int unread, positive, nan;
+    int64_t limit, first; /* int32: below limit, or counting from first if limit is 0 */
+};
+
+/* What prepare may look at: lost after it, so in one piece. */
+struct described {
+    struct tn_operand operand[TN_MAX_OPERANDS];
+    int64_t size[TN_MAX_OPERANDS][TN_MAX_RANK], stride[TN_MAX_OPERANDS][TN_MAX_RANK];
+    int64_t whole[TN_MAX_OPERANDS][TN_MAX_RANK], origin[TN_MAX_OPERANDS][TN_MAX_RANK];
+    const int64_t *index[TN_MAX_OPERANDS][TN_MAX_RANK];
+    const char *dim[TN_MAX_OPERANDS][TN_MAX_RANK];
+    int64_t table[26][64];                       /* of dims cut by a table */
+    struct tn_loop loop[MAX_LOOPS];
+    struct tn_attr attr[MAX_ATTR];
+    char attr_text[256];
+    struct tn_bench_program program;
+};
+
+struct tn_bench {
+    struct tn_problem p;
+    struct described d;
+    const struct tn_bench_case *c;
+    struct operand x[TN_MAX_OPERANDS];
+    struct {
+        int64_t size, whole, origin;
+        int by_table;
+    } dim[26];
+    uint32_t n, micro;
+    uint64_t random;
+    float uniform[16];
+    uint32_t key[4];
+    char error[700];
+};
+
+/* memory.c */
+struct tn_guarded tn_guarded_new(size_t bytes);
+void tn_guarded_free(struct tn_guarded *g);
+int tn_guarded_overrun(const struct tn_guarded *g);
+size_t tn_number_width(uint32_t dtype);
+void tn_number_write(uint32_t dtype, void *at, double v);
+double tn_number_read(uint32_t dtype, const void *at);
+
+/* bench.c: where element e of an operand lies */
+char *tn_bench_place(const struct tn_bench *b, uint32_t operand, int64_t e);
+#endif
