@@ -50,6 +50,9 @@ const struct tn_expr *tn_expr_parse(struct tn_arena *m, const char *text, const 
 /* The values of the kernels' uniforms, from the symbols. out: program.n_uniform */
 void tn_expr_uniforms(const struct tn_expr *e, const double *symbol, float *out);
 
+/* Do both compute the same of the same inputs and symbols? Equal texts do. */
+int tn_expr_same(const struct tn_expr *a, const struct tn_expr *b);
+
 /* All results in double; for tests and folding. */
 void tn_expr_eval(const struct tn_expr *e, const double *input, const double *symbol, double *result);
 

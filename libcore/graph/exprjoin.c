@@ -63,3 +63,13 @@ const struct tn_expr *tn_expr_compose(struct tn_arena *m, const struct tn_expr *
     add_results(&s, b, reg);
     return tn_expr_finish(m, &s, n_input);
 }
+
+int tn_expr_same(const struct tn_expr *a, const struct tn_expr *b)
+{
+    const struct tn_program *x = &a->whole, *y = &b->whole;
+
+    return x->n_instr == y->n_instr && x->n_constant == y->n_constant && x->n_result == y->n_result
+           && !memcmp(x->instr, y->instr, x->n_instr * sizeof *x->instr)
+           && !memcmp(x->result, y->result, x->n_result * sizeof *x->result)
+           && (!x->n_constant || !memcmp(x->constant, y->constant, x->n_constant * sizeof *x->constant));
+}

@@ -26,7 +26,7 @@ static int draws(const struct tn_row *row)
 static uint32_t uniform(struct tn_plan *plan, const struct tn_expr *e, uint64_t bytes)
 {
     for (uint32_t i = 0; i < plan->n_uniform; i++)
-        if (plan->uniform[i].expr == e)
+        if (plan->uniform[i].expr == e || (e && plan->uniform[i].expr && tn_expr_same(plan->uniform[i].expr, e)))
             return plan->uniform[i].offset;
     plan->uniform[plan->n_uniform++] = (struct tn_uniform){e, (uint32_t)plan->uniform_bytes};
     plan->uniform_bytes += (bytes + 15) / 16 * 16;
