@@ -12,7 +12,7 @@ static const struct {
 };
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
 
-const char *tn_dtype_name(uint32_t dtype)
+const char *tn_file_dtype_name(uint32_t dtype)
 {
     for (size_t i = 0; i < DTYPES; i++)
         if (dtypes[i].code == dtype)
@@ -20,7 +20,7 @@ const char *tn_dtype_name(uint32_t dtype)
     return NULL;
 }
 
-uint32_t tn_dtype_bytes(uint32_t dtype)
+uint32_t tn_file_dtype_bytes(uint32_t dtype)
 {
     for (size_t i = 0; i < DTYPES; i++)
         if (dtypes[i].code == dtype)
@@ -28,7 +28,7 @@ uint32_t tn_dtype_bytes(uint32_t dtype)
     return 0;
 }
 
-uint32_t tn_dtype_find(const char *name)
+uint32_t tn_file_dtype_find(const char *name)
 {
     for (size_t i = 0; i < DTYPES; i++)
         if (!strcmp(dtypes[i].name, name))

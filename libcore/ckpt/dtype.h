@@ -1,6 +1,7 @@
 /* dtype.h - the element types of files: safetensors' names, and bytes.
  *
- * Files may hold types that no kernel computes with. They have codes of their own, far from those of abi.h. */
+ * Files may hold types that no kernel computes with. They have codes of their own, far from those
+ * of abi.h. */
 #ifndef TN_CKPT_DTYPE_H
 #define TN_CKPT_DTYPE_H
 #include <tenon/abi.h>
@@ -13,9 +14,9 @@
 #define TN_FILE_BOOL 0x106u
 
 /* "F32"; NULL for a code that is none. */
-const char *tn_dtype_name(uint32_t dtype);
+const char *tn_file_dtype_name(uint32_t dtype);
 /* Bytes of an element; 0 for a code that is none. */
-uint32_t tn_dtype_bytes(uint32_t dtype);
+uint32_t tn_file_dtype_bytes(uint32_t dtype);
 /* 0 if there is no such name. */
-uint32_t tn_dtype_find(const char *name);
+uint32_t tn_file_dtype_find(const char *name);
 #endif

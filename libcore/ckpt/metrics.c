@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "data/mapping.h"
-#include "data/output.h"
+#include "data/sink.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static size_t line_length(const char *text, size_t bytes, int *torn)
 }
 
 /* Passes the kept lines to o, or only counts the others if o is NULL. */
-static uint64_t filter(const struct tn_mapping *m, int64_t last_step, struct tn_output *o)
+static uint64_t filter(const struct tn_mapping *m, int64_t last_step, struct tn_sink *o)
 {
     const char *text = (const char *)m->data;
     uint64_t dropped = 0;
@@ -48,7 +48,7 @@ static uint64_t filter(const struct tn_mapping *m, int64_t last_step, struct tn_
         if (torn || !is_kept(text + at, (size_t)n, last_step))
             dropped++;
         else if (o)
-            tn_output_write(o, text + at, n);    /* its error sticks until commit */
+            tn_sink_write(o, text + at, n);    /* its error sticks until commit */
     }
     return dropped;
 }
@@ -56,18 +56,18 @@ static uint64_t filter(const struct tn_mapping *m, int64_t last_step, struct tn_
 static tn_status trim(const char *path, int64_t last_step)
 {
     struct tn_mapping m;
-    struct tn_output *o;
+    struct tn_sink *o;
     tn_status status = tn_mapping_open(path, &m);
 
     if (status < 0)
         return status;
     uint64_t dropped = filter(&m, last_step, NULL);
-    if (dropped > 0 && (status = tn_output_open(path, &o)) == TN_OK) {
+    if (dropped > 0 && (status = tn_sink_open(path, &o)) == TN_OK) {
         filter(&m, last_step, o);
-        status = tn_output_commit(o, NULL, NULL);
+        status = tn_sink_commit(o, NULL, NULL);
         if (status == TN_OK && last_step >= 0)
-            tn_log(TN_LOG_INFO, "%s: dropped %" PRIu64 " lines that are beyond step %" PRId64 " or cut short", path,
-                   dropped, last_step);
+            tn_log(TN_LOG_INFO, "%s: dropped %" PRIu64 " lines that are beyond step %" PRId64 " or cut short",
+                   path, dropped, last_step);
         else if (status == TN_OK)
             tn_log(TN_LOG_INFO, "%s: dropped %" PRIu64 " lines of an earlier run", path, dropped);
     }
@@ -78,7 +78,8 @@ static tn_status trim(const char *path, int64_t last_step)
 tn_status tn_metrics_open(const char *path, int64_t last_step, struct tn_metrics **out)
 {
     struct tn_metrics *m = calloc(1, sizeof *m);
-    tn_status status = m && (m->path = strdup(path)) ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for %s", path);
+    tn_status status =
+        m && (m->path = strdup(path)) ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for %s", path);
 
     *out = NULL;
     if (m)

@@ -1,7 +1,7 @@
 /* metrics.h - RUN/metrics.jsonl: one JSON object a line, each line written at once.
  *
- * A run that resumes from step s writes s + 1 again, so lines beyond s are dropped when the file is opened; so are
- * lines that a crash cut short. Whatever the history, no step is there twice. */
+ * A run that resumes from step s writes s + 1 again, so lines beyond s are dropped when the file is opened;
+ * so are lines that a crash cut short. Whatever the history, no step is there twice. */
 #ifndef TN_CKPT_METRICS_H
 #define TN_CKPT_METRICS_H
 #include <jansson.h>

@@ -156,10 +156,11 @@ tn_status tn_runs_find(const char *run, int64_t step)
     if (status < 0)
         return status;
     if (count == 0)
-        status = tn_error(TN_ERR_INPUT, "%s has no complete checkpoint at all, step %" PRId64 " was asked for", run, step);
+        status = tn_error(TN_ERR_INPUT,
+                          "%s has no complete checkpoint at all, step %" PRId64 " was asked for", run, step);
     else if (!bsearch(&step, steps, (size_t)count, sizeof *steps, ascending))
-        status = tn_error(TN_ERR_INPUT, "%s has no complete checkpoint of step %" PRId64 "; there are: %s", run, step,
-                          in_words(steps, count, words, sizeof words));
+        status = tn_error(TN_ERR_INPUT, "%s has no complete checkpoint of step %" PRId64 "; there are: %s",
+                          run, step, in_words(steps, count, words, sizeof words));
     free(steps);
     return status;
 }
@@ -204,10 +205,12 @@ tn_status tn_runs_prune(struct tn_runs *r, int64_t keep, int64_t current)
 static void clear_one(struct tn_arena *a, const char *run, const char *name)
 {
     char *path = tn_path_join(a, run, name);
-    char *plain = tn_text(a, "%.*s", (int)strcspn(name + 1, "."), name + 1), *home = tn_path_join(a, run, plain);
+    char *plain = tn_text(a, "%.*s", (int)strcspn(name + 1, "."), name + 1),
+         *home = tn_path_join(a, run, plain);
 
     if (strstr(name, ".old-") && step_of(plain) >= 0 && !tn_path_exists(home)) {
-        tn_log(TN_LOG_WARNING, "%s gets its name back: an earlier run was stopped while it replaced it", home);
+        tn_log(TN_LOG_WARNING, "%s gets its name back: an earlier run was stopped while it replaced it",
+               home);
         tn_file_rename(path, home);
     } else {
         tn_log(TN_LOG_WARNING, "removing %s, left by a run that was stopped while it saved", path);
@@ -247,7 +250,8 @@ static tn_status take_lock(struct tn_runs *r)
     if (flock(r->lock, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK)
             return in_use(r->run, r->lock);
-        tn_log(TN_LOG_WARNING, "cannot lock %s (%s): make sure that no other run writes there", r->run, strerror(errno));
+        tn_log(TN_LOG_WARNING, "cannot lock %s (%s): make sure that no other run writes there", r->run,
+               strerror(errno));
     }
     if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
         return tn_error(TN_ERR_INPUT, "cannot write into %s: %s", r->run, strerror(errno));
@@ -258,14 +262,16 @@ tn_status tn_runs_open(const char *run, struct tn_runs **out)
 {
     struct tn_arena *a = tn_arena_new();
     struct tn_runs *r = calloc(1, sizeof *r);
-    tn_status status = r && (r->run = strdup(run)) ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory to open %s", run);
+    tn_status status =
+        r && (r->run = strdup(run)) ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory to open %s", run);
 
     *out = NULL;
     if (r)
         r->lock = -1;
     if (status == TN_OK && tn_folder_make(run) < 0)
         status = TN_ERR_INPUT;                   /* the sentence is said; the path is the user's */
-    if (status == TN_OK && (r->lock = open(tn_path_join(a, run, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
+    if (status == TN_OK &&
+        (r->lock = open(tn_path_join(a, run, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
         status = tn_error(TN_ERR_INPUT, "cannot write into %s: %s", run, strerror(errno));
     tn_arena_free(a);
     if (status == TN_OK)

@@ -1,7 +1,8 @@
 /* safetensors_read.c - see safetensors.h.
  *
- * Three steps, each trusting only what the ones before have shown: the frame (is there a header, does it fit?),
- * the entries (each tensor for itself), the whole (the data lie one after the other and fill the file). */
+ * Three steps, each trusting only what the ones before have shown: the frame (is there a header, does it
+ * fit?), the entries (each tensor for itself), the whole (the data lie one after the other and fill the
+ * file). */
 #include "ckpt/safetensors.h"
 
 #include "data/mapping.h"
@@ -41,19 +42,22 @@ static tn_status check_frame(const struct tn_mapping *m, uint64_t *length)
     if (m->bytes == 0)
         return REFUSE("%s is empty", m->path);
     if (m->bytes >= sizeof lfs - 1 && !memcmp(m->data, lfs, sizeof lfs - 1))
-        return REFUSE("%s is a git-lfs pointer, not weights; fetch the file itself with git lfs pull", m->path);
+        return REFUSE("%s is a git-lfs pointer, not weights; fetch the file itself with git lfs pull",
+                      m->path);
     if (m->bytes < 8)
         return REFUSE("%s has %" PRIu64 " bytes, too few for a safetensors file", m->path, m->bytes);
     uint64_t n = *length = little_endian(m->data);
     if (n == 0)
         return REFUSE("%s says that its header has 0 bytes", m->path);
     if (n >> 63)
-        return REFUSE("%s is no safetensors file: as a header length its first 8 bytes make %" PRIu64, m->path, n);
+        return REFUSE("%s is no safetensors file: as a header length its first 8 bytes make %" PRIu64,
+                      m->path, n);
     if (n > HEADER_LIMIT)
-        return REFUSE("%s says that its header has %" PRIu64 " bytes, more than the %u that are allowed", m->path, n,
-                      HEADER_LIMIT);
+        return REFUSE("%s says that its header has %" PRIu64 " bytes, more than the %u that are allowed",
+                      m->path, n, HEADER_LIMIT);
     if (n > m->bytes - 8)
-        return REFUSE("%s says that its header has %" PRIu64 " bytes, but only %" PRIu64 " follow; it is cut short",
+        return REFUSE("%s says that its header has %" PRIu64 " bytes, but only %" PRIu64
+                      " follow; it is cut short",
                       m->path, n, m->bytes - 8);
     if (m->data[8] != '{')
         return REFUSE("%s: the header does not begin with '{'", m->path);
@@ -98,11 +102,11 @@ static tn_status read_shape(const char *path, const json_t *list, struct tn_tens
 {
     if (!json_is_array(list))
         return REFUSE("%s: tensor '%s' has no shape", path, t->name);
-    if (json_array_size(list) > TN_MAX_RANK)
+    if (json_array_size(list) > TN_FILE_RANK)
         return REFUSE("%s: tensor '%s' has %zu dimensions, this program reads up to %u", path, t->name,
-                      json_array_size(list), TN_MAX_RANK);
+                      json_array_size(list), TN_FILE_RANK);
     t->rank = (uint32_t)json_array_size(list);
-    int64_t product = 1;                         /* of what is not 0: dims in any order must not overflow either */
+    int64_t product = 1; /* of what is not 0: dims in any order must not overflow either */
     *elements = 1;
     for (uint32_t i = 0; i < t->rank; i++) {
         const json_t *v = json_array_get(list, i);
@@ -118,7 +122,8 @@ static tn_status read_shape(const char *path, const json_t *list, struct tn_tens
     return TN_OK;
 }
 
-static tn_status read_offsets(const char *path, const json_t *pair, const char *name, uint64_t *begin, uint64_t *end)
+static tn_status read_offsets(const char *path, const json_t *pair, const char *name, uint64_t *begin,
+                              uint64_t *end)
 {
     const json_t *a = json_array_get(pair, 0), *b = json_array_get(pair, 1);
 
@@ -145,12 +150,12 @@ static tn_status read_entry(const struct tn_safetensors *f, const char *name, co
     *t = (struct tn_tensor){.name = name};
     if (!json_is_object(entry))
         return REFUSE("%s: the entry of tensor '%s' is no object", path, name);
-    if (!dtype || !(t->dtype = tn_dtype_find(dtype)))
+    if (!dtype || !(t->dtype = tn_file_dtype_find(dtype)))
         return REFUSE("%s: the dtype of tensor '%s' is %s", path, name, dtype ? "not known" : "missing");
     if ((s = read_shape(path, json_object_get(entry, "shape"), t, &elements)) < 0 ||
         (s = read_offsets(path, json_object_get(entry, "data_offsets"), name, begin, &end)) < 0)
         return s;
-    if (__builtin_mul_overflow(elements, (int64_t)tn_dtype_bytes(t->dtype), &bytes))
+    if (__builtin_mul_overflow(elements, (int64_t)tn_file_dtype_bytes(t->dtype), &bytes))
         return REFUSE("%s: the size of tensor '%s' overflows", path, name);
     t->bytes = end - *begin;
     if (t->bytes != (uint64_t)bytes)
@@ -172,7 +177,7 @@ static int by_place(const void *a, const void *b)
 
     if (x->begin != y->begin)
         return x->begin < y->begin ? -1 : 1;
-    return (x->tensor.bytes > y->tensor.bytes) - (x->tensor.bytes < y->tensor.bytes);    /* empty ones first */
+    return (x->tensor.bytes > y->tensor.bytes) - (x->tensor.bytes < y->tensor.bytes); /* empty ones first */
 }
 
 static int by_name(const void *a, const void *b)
@@ -193,7 +198,8 @@ static tn_status lay_out(struct tn_safetensors *f, struct placed *p)
             return REFUSE("%s: there is a hole of %" PRIu64 " bytes before tensor '%s'", f->map.path,
                           p[i].begin - at, name);
         if (p[i].tensor.bytes > f->data_bytes - at)
-            return REFUSE("%s is cut short: tensor '%s' ends at byte %" PRIu64 " of the data, which are %" PRIu64,
+            return REFUSE("%s is cut short: tensor '%s' ends at byte %" PRIu64
+                          " of the data, which are %" PRIu64,
                           f->map.path, name, at + p[i].tensor.bytes, f->data_bytes);
         f->tensor[i] = p[i].tensor;
         f->tensor[i].data = f->data + at;

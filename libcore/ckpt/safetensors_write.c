@@ -1,8 +1,8 @@
-/* safetensors_write.c - see safetensors.h. The header is built as JSON while tensors are declared, so a name that
- * comes twice is seen at once; the file itself begins with the header, when all is known. */
+/* safetensors_write.c - see safetensors.h. The header is built as JSON while tensors are declared, so a name
+ * that comes twice is seen at once; the file itself begins with the header, when all is known. */
 #include "ckpt/safetensors.h"
 
-#include "data/output.h"
+#include "data/sink.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -14,7 +14,7 @@ struct tn_safetensors_writer {
     char *path;
     json_t *header, *meta;                       /* meta is borrowed from header, its first entry */
     uint64_t declared, written;                  /* bytes of data */
-    struct tn_output *output;
+    struct tn_sink *output;
     int begun;
 };
 
@@ -37,7 +37,7 @@ tn_status tn_safetensors_create(const char *path, struct tn_safetensors_writer *
     if (json_object_set_new(w->header, "__metadata__", w->meta) || !w->path)
         status = no_memory(path);
     else
-        status = tn_output_open(path, &w->output);
+        status = tn_sink_open(path, &w->output);
     if (status < 0)
         tn_safetensors_abort(w);
     else
@@ -53,11 +53,11 @@ tn_status tn_safetensors_add_meta(struct tn_safetensors_writer *w, const char *k
 }
 
 /* Bytes of a tensor; 0 elements is fine, more than int64 is not. */
-static tn_status measure(const struct tn_safetensors_writer *w, const char *name, uint32_t dtype, uint32_t rank,
-                         const int64_t *shape, int64_t *bytes)
+static tn_status measure(const struct tn_safetensors_writer *w, const char *name, uint32_t dtype,
+                         uint32_t rank, const int64_t *shape, int64_t *bytes)
 {
-    *bytes = tn_dtype_bytes(dtype);
-    if (*bytes == 0 || rank > TN_MAX_RANK)
+    *bytes = tn_file_dtype_bytes(dtype);
+    if (*bytes == 0 || rank > TN_FILE_RANK)
         return tn_error(TN_ERR, "%s: tensor '%s' has dtype %" PRIu32 " and rank %" PRIu32
                         ", which cannot be written", w->path, name, dtype, rank);
     for (uint32_t i = 0; i < rank; i++)
@@ -75,8 +75,8 @@ static json_t *shape_list(uint32_t rank, const int64_t *shape)
     return list;
 }
 
-tn_status tn_safetensors_declare(struct tn_safetensors_writer *w, const char *name, uint32_t dtype, uint32_t rank,
-                                 const int64_t *shape)
+tn_status tn_safetensors_declare(struct tn_safetensors_writer *w, const char *name, uint32_t dtype,
+                                 uint32_t rank, const int64_t *shape)
 {
     int64_t bytes;
     tn_status status = measure(w, name, dtype, rank, shape, &bytes);
@@ -84,8 +84,9 @@ tn_status tn_safetensors_declare(struct tn_safetensors_writer *w, const char *na
     if (status < 0)
         return status;
     if (w->begun || json_object_get(w->header, name))
-        return tn_error(TN_ERR, "%s: tensor '%s' was declared %s", w->path, name, w->begun ? "too late" : "twice");
-    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", tn_dtype_name(dtype), "shape",
+        return tn_error(TN_ERR, "%s: tensor '%s' was declared %s", w->path, name,
+                        w->begun ? "too late" : "twice");
+    json_t *entry = json_pack("{s:s, s:o, s:[I, I]}", "dtype", tn_file_dtype_name(dtype), "shape",
                               shape_list(rank, shape), "data_offsets", (json_int_t)w->declared,
                               (json_int_t)w->declared + bytes);
     if (json_object_set_new(w->header, name, entry))
@@ -109,10 +110,11 @@ tn_status tn_safetensors_begin(struct tn_safetensors_writer *w)
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(padded >> (8 * i));
     if (padded > HEADER_LIMIT)
-        status = tn_error(TN_ERR, "%s: a header of %" PRIu64 " bytes is more than a reader takes", w->path, padded);
-    else if ((status = tn_output_write(w->output, length, 8)) == TN_OK &&
-             (status = tn_output_write(w->output, text, bytes)) == TN_OK)
-        status = tn_output_write(w->output, "       ", padded - bytes);
+        status = tn_error(TN_ERR, "%s: a header of %" PRIu64 " bytes is more than a reader takes", w->path,
+                          padded);
+    else if ((status = tn_sink_write(w->output, length, 8)) == TN_OK &&
+             (status = tn_sink_write(w->output, text, bytes)) == TN_OK)
+        status = tn_sink_write(w->output, "       ", padded - bytes);
     free(text);
     return status;
 }
@@ -122,7 +124,7 @@ tn_status tn_safetensors_write(struct tn_safetensors_writer *w, const void *data
     if (!w->begun || bytes > w->declared - w->written)
         return tn_error(TN_ERR, "%s: more data than was declared", w->path);
     w->written += bytes;
-    return tn_output_write(w->output, data, bytes);
+    return tn_sink_write(w->output, data, bytes);
 }
 
 tn_status tn_safetensors_commit(struct tn_safetensors_writer *w, uint64_t *bytes, uint64_t *hash)
@@ -130,10 +132,10 @@ tn_status tn_safetensors_commit(struct tn_safetensors_writer *w, uint64_t *bytes
     tn_status status;
 
     if (!w->begun || w->written != w->declared) {
-        status = tn_error(TN_ERR, "%s: %" PRIu64 " of %" PRIu64 " bytes of data were written", w->path, w->written,
-                          w->declared);
+        status = tn_error(TN_ERR, "%s: %" PRIu64 " of %" PRIu64 " bytes of data were written", w->path,
+                          w->written, w->declared);
     } else {
-        status = tn_output_commit(w->output, bytes, hash);
+        status = tn_sink_commit(w->output, bytes, hash);
         w->output = NULL;
     }
     tn_safetensors_abort(w);
@@ -144,7 +146,7 @@ void tn_safetensors_abort(struct tn_safetensors_writer *w)
 {
     if (!w)
         return;
-    tn_output_abort(w->output);
+    tn_sink_abort(w->output);
     json_decref(w->header);
     free(w->path);
     free(w);

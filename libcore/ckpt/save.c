@@ -1,6 +1,6 @@
-/* save.c - see save.h. The replacement of a checkpoint that exists is an exchange of names where the file system
- * can do that. Where it cannot, the old one moves aside first, and tn_runs_open brings it back if the process dies
- * between the two renames. */
+/* save.c - see save.h. The replacement of a checkpoint that exists is an exchange of names where the file
+ * system can do that. Where it cannot, the old one moves aside first, and tn_runs_open brings it back if the
+ * process dies between the two renames. */
 #include "ckpt/save.h"
 
 #include "base/file.h"
@@ -95,8 +95,8 @@ static tn_status publish(struct tn_save *s, const struct tn_saved *state)
     return status < 0 ? status : tn_folder_sync(s->run);
 }
 
-/* What is left at temp is nothing, a failure, or the replaced one. On a disk that went bad the removal fails too:
- * the sentence that counts is the first. */
+/* What is left at temp is nothing, a failure, or the replaced one. On a disk that went bad the removal fails
+ * too: the sentence that counts is the first. */
 tn_status tn_save_commit(struct tn_save *s, const struct tn_saved *state)
 {
     tn_status status = publish(s, state);

@@ -168,13 +168,13 @@ char *tn_saved_text(const struct tn_saved *s)
 
     for (uint64_t i = 0; i < s->count; i++) {
         tn_hash_text(s->file[i].hash, hash);
-        json_object_set_new(files, s->file[i].name, json_pack("{s:I, s:s}", "bytes", (json_int_t)s->file[i].bytes,
-                                                              "xxh64", hash));
+        json_object_set_new(files, s->file[i].name,
+                            json_pack("{s:I, s:s}", "bytes", (json_int_t)s->file[i].bytes, "xxh64", hash));
     }
     tn_hash_text(s->tokenizer, hash);
-    json_t *root = json_pack("{s:i, s:I, s:I, s:s, s:s, s:O, s:o}", "format", FORMAT, "step", (json_int_t)s->step,
-                             "seed", (json_int_t)s->seed, "data", s->data, "tokenizer", hash, "config",
-                             (json_t *)s->config, "files", files);
+    json_t *root = json_pack("{s:i, s:I, s:I, s:s, s:s, s:O, s:o}", "format", FORMAT, "step",
+                             (json_int_t)s->step, "seed", (json_int_t)s->seed, "data", s->data, "tokenizer",
+                             hash, "config", (json_t *)s->config, "files", files);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (!text || json_object_size(files) != s->count) {
         tn_error(TN_ERR, "state.json cannot be written: a text in it is no UTF-8");

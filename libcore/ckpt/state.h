@@ -1,8 +1,8 @@
 /* state.h - state.json: what makes a directory of files a checkpoint.
  *
- * It is written last and lists the size and the checksum of every other file, so a directory with a state.json that
- * agrees with its files is complete, and any other is not. Reading is in two steps: sizes are cheap and tell whole
- * from torn, checksums are read when the checkpoint is really to be used. */
+ * It is written last and lists the size and the checksum of every other file, so a directory with a
+ * state.json that agrees with its files is complete, and any other is not. Reading is in two steps: sizes are
+ * cheap and tell whole from torn, checksums are read when the checkpoint is really to be used. */
 #ifndef TN_CKPT_STATE_H
 #define TN_CKPT_STATE_H
 #include <jansson.h>
@@ -25,8 +25,8 @@ struct tn_saved {
     char *dir;
 };
 
-/* Reads DIR/state.json and looks whether the files are there in their sizes. TN_ERR_INPUT and a sentence if not.
- * Free also what a failure left. */
+/* Reads DIR/state.json and looks whether the files are there in their sizes. TN_ERR_INPUT and a sentence if
+ * not. Free also what a failure left. */
 tn_status tn_saved_read(const char *dir, struct tn_saved *out);
 /* Reads every file and compares checksums. */
 tn_status tn_saved_verify(const struct tn_saved *s);

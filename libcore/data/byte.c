@@ -15,8 +15,8 @@ static tn_status load(struct tn_tokenizer *t, const char *path, const json_t *ro
     return TN_OK;
 }
 
-static tn_status encode(const struct tn_tokenizer *t, const char *source, const unsigned char *text, uint64_t bytes,
-                        int32_t *out, uint64_t *count)
+static tn_status encode(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
+                        uint64_t bytes, int32_t *out, uint64_t *count)
 {
     (void)t, (void)source;
     for (uint64_t i = 0; i < bytes; i++)

@@ -1,5 +1,5 @@
-/* char.c - one id per Unicode code point of the training text, in the order of the code points (as nanoGPT sorts
- * them). In tokenizer.json: "chars": [10, 32, 33, …]. */
+/* char.c - one id per Unicode code point of the training text, in the order of the code points (as nanoGPT
+ * sorts them). In tokenizer.json: "chars": [10, 32, 33, …]. */
 #include "data/tokenizer_kind.h"
 
 #include "data/utf8.h"
@@ -104,8 +104,8 @@ static tn_status load(struct tn_tokenizer *t, const char *path, const json_t *ro
         const json_t *v = json_array_get(list, i);
         json_int_t c = json_integer_value(v);
         if (!json_is_integer(v) || !is_char(c) || c <= before)
-            status = tn_error(TN_ERR_INPUT, "%s: entry %zu of \"chars\" is no code point above the one before it",
-                              path, i);
+            status = tn_error(TN_ERR_INPUT,
+                              "%s: entry %zu of \"chars\" is no code point above the one before it", path, i);
         code[i] = (uint32_t)c;
         before = c;
     }
@@ -128,19 +128,21 @@ static int save(const struct tn_tokenizer *t, json_t *root)
     return json_object_set_new(root, "chars", list);
 }
 
-static tn_status unknown(const struct tn_tokenizer *t, const char *source, const unsigned char *at, unsigned length,
-                         uint32_t code, uint64_t position)
+static tn_status unknown(const struct tn_tokenizer *t, const char *source, const unsigned char *at,
+                         unsigned length, uint32_t code, uint64_t position)
 {
     char shown[16] = "";
 
     if (code > ' ' && code != 0x7F && (code < 0x80 || code > 0x9F))
         snprintf(shown, sizeof shown, " '%.*s'", (int)length, (const char *)at);
-    return tn_error(TN_ERR_INPUT, "%s: character %" PRIu64 " is U+%04" PRIX32 "%s, which is not among the %" PRId64
-                    " characters of this char vocabulary", source, position, code, shown, t->vocab_size);
+    return tn_error(TN_ERR_INPUT,
+                    "%s: character %" PRIu64 " is U+%04" PRIX32 "%s, which is not among the %" PRId64
+                    " characters of this char vocabulary",
+                    source, position, code, shown, t->vocab_size);
 }
 
-static tn_status encode(const struct tn_tokenizer *t, const char *source, const unsigned char *text, uint64_t bytes,
-                        int32_t *out, uint64_t *count)
+static tn_status encode(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
+                        uint64_t bytes, int32_t *out, uint64_t *count)
 {
     const struct chars *c = t->state;
     uint64_t n = 0;
@@ -172,5 +174,11 @@ static const char *piece(const struct tn_tokenizer *t, int64_t id, uint64_t *byt
     return c->piece[id].text;
 }
 
-const struct tn_tokenizer_kind tn_tokenizer_char = {.name = "char", .train = train, .load = load, .save = save,
-    .encode = encode, .cut = cut, .piece = piece, .free = free_chars};
+const struct tn_tokenizer_kind tn_tokenizer_char = {.name = "char",
+                                                    .train = train,
+                                                    .load = load,
+                                                    .save = save,
+                                                    .encode = encode,
+                                                    .cut = cut,
+                                                    .piece = piece,
+                                                    .free = free_chars};

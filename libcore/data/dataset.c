@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <xxhash.h>
 
-static tn_status open_part(const char *path, uint32_t width, int64_t vocab, int64_t seq_len, struct tn_tokens *out)
+static tn_status open_part(const char *path, uint32_t width, int64_t vocab, int64_t seq_len,
+                           struct tn_tokens *out)
 {
     tn_status status = tn_tokens_open(path, width, vocab, out);
 
@@ -21,8 +22,10 @@ static tn_status as_described(const struct tn_tokens *t, uint64_t count, uint64_
         return tn_error(TN_ERR_INPUT, "%s has %" PRIu64 " tokens, meta.json beside it says %" PRIu64
                         "; run tenon prepare again", t->map.path, t->count, count);
     if (t->hash != hash)
-        return tn_error(TN_ERR_INPUT, "%s is not the file that meta.json beside it describes (checksum %016" PRIx64
-                        ", expected %016" PRIx64 "); run tenon prepare again", t->map.path, t->hash, hash);
+        return tn_error(TN_ERR_INPUT,
+                        "%s is not the file that meta.json beside it describes (checksum %016" PRIx64
+                        ", expected %016" PRIx64 "); run tenon prepare again",
+                        t->map.path, t->hash, hash);
     return TN_OK;
 }
 
@@ -54,8 +57,10 @@ static tn_status agree_vocab(const char *dir, const struct tn_meta *m, int known
 {
     d->vocab_size = known ? m->vocab_size : vocab_size;
     if (known && vocab_size > 0 && vocab_size < m->vocab_size)
-        return tn_error(TN_ERR_INPUT, "%s has a vocabulary of %lld (%s), model.vocab_size is %lld: set it to at "
-                        "least %lld", dir, (long long)m->vocab_size, m->tokenizer, (long long)vocab_size,
+        return tn_error(TN_ERR_INPUT,
+                        "%s has a vocabulary of %lld (%s), model.vocab_size is %lld: set it to at "
+                        "least %lld",
+                        dir, (long long)m->vocab_size, m->tokenizer, (long long)vocab_size,
                         (long long)m->vocab_size);
     if (!known && vocab_size <= 0)
         return tn_error(TN_ERR_INPUT, "%s has no meta.json that says how large the vocabulary is: set "
@@ -85,8 +90,8 @@ static tn_status open_all(struct tn_arena *a, const char *dir, int64_t vocab_siz
         s = open_part(tn_path_join(a, dir, "val.bin"), width, out->vocab_size, seq_len, &out->val);
     if (s == TN_OK && known)
         s = check_meta(tn_path_join(a, dir, "tokenizer.json"), &meta, out);
-    snprintf(out->fingerprint, sizeof out->fingerprint, "train=%016" PRIx64 " val=%016" PRIx64, out->train.hash,
-             out->val.hash);
+    snprintf(out->fingerprint, sizeof out->fingerprint, "train=%016" PRIx64 " val=%016" PRIx64,
+             out->train.hash, out->val.hash);
     return s;
 }
 

@@ -9,7 +9,7 @@
 
 struct tn_dataset {
     struct tn_tokens train, val;
-    int64_t vocab_size;                          /* of the tokenizer; the model's where there is no meta.json */
+    int64_t vocab_size; /* of the tokenizer; the model's where there is no meta.json */
     uint64_t tokenizer_hash;                     /* XXH64 of tokenizer.json; 0 where there is no meta.json */
     char tokenizer[32];                          /* kind; "" where there is no meta.json */
     char fingerprint[48];                        /* "train=HASH val=HASH": equal texts, equal data */

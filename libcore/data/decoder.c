@@ -1,6 +1,6 @@
-/* decoder.c - ids to text as they come (tokenizer.h). A character may be spread over several tokens: its bytes
- * wait in `held` until it is whole. Bytes that can never become a character are passed on as they are, so
- * nothing is lost and at most 3 bytes ever wait. */
+/* decoder.c - ids to text as they come (tokenizer.h). A character may be spread over several tokens: its
+ * bytes wait in `held` until it is whole. Bytes that can never become a character are passed on as they are,
+ * so nothing is lost and at most 3 bytes ever wait. */
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 

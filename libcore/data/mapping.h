@@ -1,7 +1,7 @@
 /* mapping.h - a whole file as read-only memory.
  *
- * Token files, texts and weights are all read this way. Only regular files are taken: a directory, a pipe or a
- * device is refused, so opening never waits. An empty file is a mapping of 0 bytes. */
+ * Token files, texts and weights are all read this way. Only regular files are taken: a directory, a pipe or
+ * a device is refused, so opening never waits. An empty file is a mapping of 0 bytes. */
 #ifndef TN_DATA_MAPPING_H
 #define TN_DATA_MAPPING_H
 #include <tenon/abi.h>
@@ -12,7 +12,7 @@ struct tn_mapping {
     char *path;                                  /* owned; for messages */
 };
 
-/* TN_ERR_INPUT and a sentence where the file cannot be read. out is zeroed then, and closing it is harmless. */
+/* TN_ERR_INPUT and a sentence where the file cannot be read. out is zeroed then; closing it is harmless. */
 tn_status tn_mapping_open(const char *path, struct tn_mapping *out);
 void tn_mapping_close(struct tn_mapping *m);
 

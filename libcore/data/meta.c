@@ -26,7 +26,8 @@ int tn_hash_parse(const char *text, uint64_t *out)
 
 static tn_status wrong(const char *path, const char *key, const char *form)
 {
-    return tn_error(TN_ERR_INPUT, "%s: \"%s\" is missing or is not %s; run tenon prepare again", path, key, form);
+    return tn_error(TN_ERR_INPUT, "%s: \"%s\" is missing or is not %s; run tenon prepare again", path, key,
+                    form);
 }
 
 static tn_status read_number(const char *path, const json_t *o, const char *key, uint64_t low, uint64_t *out)

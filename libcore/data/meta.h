@@ -1,7 +1,7 @@
 /* meta.h - meta.json: what a data directory holds.
  *
- * Written by prepare beside train.bin and val.bin, which say nothing about themselves. The hashes tie the token
- * files to their tokenizer, and a checkpoint to its data. */
+ * Written by prepare beside train.bin and val.bin, which say nothing about themselves. The hashes tie the
+ * token files to their tokenizer, and a checkpoint to its data. */
 #ifndef TN_DATA_META_H
 #define TN_DATA_META_H
 #include <tenon/abi.h>

@@ -1,8 +1,8 @@
 /* permute.c - see permute.h.
  *
- * A Feistel network is a permutation of 2h bits whatever its round function is; ours is Philox. The smallest one
- * that holds n numbers is less than 4n wide: where a result is n or more, the network is applied again, until it is
- * below n (cycle walking). This ends, since the walk is along a cycle that i itself lies on. */
+ * A Feistel network is a permutation of 2h bits whatever its round function is; ours is Philox. The smallest
+ * one that holds n numbers is less than 4n wide: where a result is n or more, the network is applied again,
+ * until it is below n (cycle walking). This ends, since the walk is along a cycle that i itself lies on. */
 #include "data/permute.h"
 
 #include <tenon/philox.h>

@@ -1,7 +1,7 @@
 /* permute.h - the order of an epoch, computed instead of stored.
  *
- * A permutation of 0 … n-1 for every (seed, epoch): element i of it takes no memory and does not depend on the
- * others, so any rank, and a run that resumes in the middle of any epoch, asks for just what it needs. */
+ * A permutation of 0 … n-1 for every (seed, epoch): element i of it takes no memory and does not depend on
+ * the others, so any rank, and a run that resumes in the middle of any epoch, asks for just what it needs. */
 #ifndef TN_DATA_PERMUTE_H
 #define TN_DATA_PERMUTE_H
 #include <stdint.h>

@@ -1,13 +1,14 @@
 /* prepare.c - see prepare.h.
  *
- * The text is mapped and encoded in pieces of 1 MiB, so that a text larger than memory works. All four files go to
- * a staging directory first: OUT.tmp-PID, which becomes OUT, or OUT/.tmp-PID, whose files move into OUT with
- * meta.json last. So a directory with half of another text never passes for a whole one: hashes would differ. */
+ * The text is mapped and encoded in pieces of 1 MiB, so that a text larger than memory works. All four files
+ * go to a staging directory first: OUT.tmp-PID, which becomes OUT, or OUT/.tmp-PID, whose files move into OUT
+ * with meta.json last. So a directory with half of another text never passes for a whole one: hashes would
+ * differ. */
 #include "data/prepare.h"
 
 #include "base/file.h"
 #include "data/mapping.h"
-#include "data/output.h"
+#include "data/sink.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 
@@ -43,19 +44,20 @@ uint64_t tn_prepare_split(const unsigned char *text, uint64_t bytes, double val_
     return at;
 }
 
-static tn_status write_ids(struct tn_output *o, const int32_t *id, uint64_t n, uint32_t width, void *room)
+static tn_status write_ids(struct tn_sink *o, const int32_t *id, uint64_t n, uint32_t width, void *room)
 {
     if (width == 4)
-        return tn_output_write(o, id, n * 4);
+        return tn_sink_write(o, id, n * 4);
     uint16_t *narrow = room;
     for (uint64_t i = 0; i < n; i++)
         narrow[i] = (uint16_t)id[i];
-    return tn_output_write(o, narrow, n * 2);
+    return tn_sink_write(o, narrow, n * 2);
 }
 
 /* The pieces of one part, one after the other. room: for PIECE ids and their narrow copy. */
 static tn_status encode_pieces(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
-                               uint64_t bytes, uint32_t width, int32_t *room, struct tn_output *o, uint64_t *tokens)
+                               uint64_t bytes, uint32_t width, int32_t *room, struct tn_sink *o,
+                               uint64_t *tokens)
 {
     tn_status status = TN_OK;
 
@@ -70,18 +72,20 @@ static tn_status encode_pieces(const struct tn_tokenizer *t, const char *source,
 }
 
 static tn_status write_part(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
-                            uint64_t bytes, uint32_t width, const char *path, uint64_t *tokens, uint64_t *hash)
+                            uint64_t bytes, uint32_t width, const char *path, uint64_t *tokens,
+                            uint64_t *hash)
 {
     int32_t *room = malloc(PIECE * (sizeof(int32_t) + sizeof(uint16_t)));
-    struct tn_output *o = NULL;
-    tn_status status = room ? tn_output_open(path, &o) : tn_error(TN_ERR_MEMORY, "no memory to encode %s", source);
+    struct tn_sink *o = NULL;
+    tn_status status =
+        room ? tn_sink_open(path, &o) : tn_error(TN_ERR_MEMORY, "no memory to encode %s", source);
 
     if (status == TN_OK)
         status = encode_pieces(t, source, text, bytes, width, room, o, tokens);
     free(room);
     if (status == TN_OK)
-        return tn_output_commit(o, NULL, hash);
-    tn_output_abort(o);
+        return tn_sink_commit(o, NULL, hash);
+    tn_sink_abort(o);
     return status;
 }
 
@@ -106,8 +110,8 @@ static tn_status write_all(const struct tn_prepare *p, const struct tn_mapping *
     snprintf(m->tokenizer, sizeof m->tokenizer, "%s", tn_tokenizer_kind(t));
     s = write_part(t, p->input, text->data, split, m->width, path[0], &m->train_tokens, &m->train_hash);
     if (s == TN_OK)
-        s = write_part(t, p->input, text->data + split, text->bytes - split, m->width, path[1], &m->val_tokens,
-                       &m->val_hash);
+        s = write_part(t, p->input, text->data + split, text->bytes - split, m->width, path[1],
+                       &m->val_tokens, &m->val_hash);
     if (s == TN_OK)
         s = write_text(path[2], tn_tokenizer_text(t), &m->tokenizer_hash);
     if (s == TN_OK)
@@ -134,7 +138,8 @@ static int compare(const char *a, const char *b)
 }
 
 /* The staged files into a directory that was there before. */
-static tn_status move_in(const struct tn_prepare *p, char *const staged[NAMES], char *const final[NAMES], int *already)
+static tn_status move_in(const struct tn_prepare *p, char *const staged[NAMES], char *const final[NAMES],
+                         int *already)
 {
     size_t same = 0;
     tn_status s;
@@ -142,8 +147,10 @@ static tn_status move_in(const struct tn_prepare *p, char *const staged[NAMES], 
     for (size_t i = 0; i < NAMES; i++) {
         int c = compare(staged[i], final[i]);
         if (c == 0 && !p->force)
-            return tn_error(TN_ERR_INPUT, "%s is there already and is not what %s gives; choose another --out, or "
-                            "--force to replace it", final[i], p->input);
+            return tn_error(TN_ERR_INPUT,
+                            "%s is there already and is not what %s gives; choose another --out, or "
+                            "--force to replace it",
+                            final[i], p->input);
         same += c == 1;
     }
     *already = same == NAMES;
@@ -162,8 +169,9 @@ static tn_status place(const struct tn_prepare *p, int fresh, const char *stage,
     return s < 0 ? s : tn_file_rename(stage, p->out);
 }
 
-static tn_status stage_and_place(struct tn_arena *a, const struct tn_prepare *p, const struct tn_mapping *text,
-                                 uint64_t split, const struct tn_tokenizer *t, struct tn_meta *meta, int *already)
+static tn_status stage_and_place(struct tn_arena *a, const struct tn_prepare *p,
+                                 const struct tn_mapping *text, uint64_t split, const struct tn_tokenizer *t,
+                                 struct tn_meta *meta, int *already)
 {
     int fresh = !tn_path_exists(p->out);
     const char *stage = tn_text(a, fresh ? "%s.tmp-%ld" : "%s/.tmp-%ld", p->out, (long)getpid());
@@ -184,7 +192,8 @@ static tn_status stage_and_place(struct tn_arena *a, const struct tn_prepare *p,
 
 static tn_status check_length(const struct tn_prepare *p, const struct tn_mapping *text, uint64_t split)
 {
-    uint64_t train = count_chars(text->data, split), val = count_chars(text->data + split, text->bytes - split);
+    uint64_t train = count_chars(text->data, split),
+             val = count_chars(text->data + split, text->bytes - split);
 
     if (train >= 2 && val >= 2)
         return TN_OK;

@@ -1,8 +1,8 @@
 /* prepare.h - a text file becomes a data directory.
  *
- * The directory appears whole: files are written under another name, renamed last. The same text again is "already
- * prepared"; another text, or other choices, into a directory that is in use needs force. The text is split as
- * nanoGPT splits it: of n characters, the first int(n · (1 - val_fraction)) are for training. */
+ * The directory appears whole: files are written under another name, renamed last. The same text again is
+ * "already prepared"; another text, or other choices, into a directory that is in use needs force. The text
+ * is split as nanoGPT splits it: of n characters, the first int(n · (1 - val_fraction)) are for training. */
 #ifndef TN_DATA_PREPARE_H
 #define TN_DATA_PREPARE_H
 #include "data/meta.h"

@@ -49,7 +49,8 @@ tn_status tn_tokenizer_train(const char *name, const char *source, const void *t
 
     *out = NULL;
     if (!kind)
-        return tn_error(TN_ERR_CONFIG, "there is no tokenizer '%s'; there are: %s", name, tn_tokenizer_kinds());
+        return tn_error(TN_ERR_CONFIG, "there is no tokenizer '%s'; there are: %s", name,
+                        tn_tokenizer_kinds());
     tn_status status = make(kind, out);
     return status < 0 ? status : made(kind->train(*out, source, text, bytes), out);
 }
@@ -66,7 +67,8 @@ static tn_status load_root(const char *path, const json_t *root, struct tn_token
         return tn_error(TN_ERR_INPUT, "%s is of kind '%s'; this program knows: %s", path, name,
                         tn_tokenizer_kinds());
     if (!json_is_integer(version) || json_integer_value(version) != VERSION)
-        return tn_error(TN_ERR_INPUT, "%s: \"version\" is not %d, the one that this program reads", path, VERSION);
+        return tn_error(TN_ERR_INPUT, "%s: \"version\" is not %d, the one that this program reads", path,
+                        VERSION);
     tn_status status = make(kind, out);
     return status < 0 ? status : made(kind->load(*out, path, root), out);
 }
@@ -124,8 +126,8 @@ int64_t tn_tokenizer_vocab_size(const struct tn_tokenizer *t)
     return t->vocab_size;
 }
 
-tn_status tn_tokenizer_encode(const struct tn_tokenizer *t, const char *source, const void *text, uint64_t bytes,
-                              int32_t *out, uint64_t *count)
+tn_status tn_tokenizer_encode(const struct tn_tokenizer *t, const char *source, const void *text,
+                              uint64_t bytes, int32_t *out, uint64_t *count)
 {
     *count = 0;
     return t->kind->encode(t, source, text, bytes, out, count);

@@ -12,8 +12,8 @@ struct tn_tokenizer_kind {
     tn_status (*load)(struct tn_tokenizer *t, const char *path, const json_t *root);
     /* Adds the kind's keys to root; 0 is success, as with jansson. NULL: it has none. */
     int (*save)(const struct tn_tokenizer *t, json_t *root);
-    tn_status (*encode)(const struct tn_tokenizer *t, const char *source, const unsigned char *text, uint64_t bytes,
-                        int32_t *out, uint64_t *count);
+    tn_status (*encode)(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
+                        uint64_t bytes, int32_t *out, uint64_t *count);
     uint64_t (*cut)(const unsigned char *text, uint64_t bytes);
     const char *(*piece)(const struct tn_tokenizer *t, int64_t id, uint64_t *bytes);    /* id is in range */
     void (*free)(void *state);                   /* NULL: nothing to free */

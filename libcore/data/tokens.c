@@ -81,8 +81,8 @@ tn_status tn_tokens_open(const char *path, uint32_t width, int64_t vocab_size, s
     if (status < 0)
         return status;
     if (out->map.bytes % width)
-        status = tn_error(TN_ERR_INPUT, "%s has %llu bytes, which are no whole number of uint%lu tokens", path,
-                          (unsigned long long)out->map.bytes, 8ul * width);
+        status = tn_error(TN_ERR_INPUT, "%s has %llu bytes, which are no whole number of uint%lu tokens",
+                          path, (unsigned long long)out->map.bytes, 8ul * width);
     else
         status = scan(out, limit);
     out->count = out->map.bytes / width;

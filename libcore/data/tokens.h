@@ -1,9 +1,9 @@
 /* tokens.h - one file of token ids, memory mapped.
  *
- * nanoGPT's layout: bare little-endian uint16 or uint32, no header. Opening reads the whole file once: every id
- * is below the vocabulary from then on, so nothing later has to check, and the hash says which data it is.
- * All counts and offsets are 64 bits. Pages are given back after every TN_TOKENS_RESIDENT bytes, so that a long
- * run over a large file stays small in memory. One thread at a time. */
+ * nanoGPT's layout: bare little-endian uint16 or uint32, no header. Opening reads the whole file once: every
+ * id is below the vocabulary from then on, so nothing later has to check, and the hash says which data it is.
+ * All counts and offsets are 64 bits. Pages are given back after every TN_TOKENS_RESIDENT bytes, so that a
+ * long run over a large file stays small in memory. One thread at a time. */
 #ifndef TN_DATA_TOKENS_H
 #define TN_DATA_TOKENS_H
 #include "data/mapping.h"

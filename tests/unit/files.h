@@ -1,5 +1,5 @@
-/* files.h - what tests about files share: a folder that is gone afterwards, small files in it, and the sentence
- * of an error. scratch_setup and scratch_teardown are a checked fixture. */
+/* files.h - what tests about files share: a folder that is gone afterwards, small files in it, and the
+ * sentence of an error. scratch_setup and scratch_teardown are a checked fixture. */
 #ifndef TESTS_UNIT_FILES_H
 #define TESTS_UNIT_FILES_H
 #include "base/arena.h"

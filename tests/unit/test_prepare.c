@@ -1,4 +1,5 @@
-/* test_prepare.c - from a text to a data directory: the split, what lies there, and what is never overwritten. */
+/* test_prepare.c - from a text to a data directory: the split, what lies there, and what is never
+ * overwritten. */
 #include "files.h"
 
 #include "data/dataset.h"
@@ -26,9 +27,11 @@ static char *put_text(const char *name, size_t n, size_t width, unsigned first)
     return path;
 }
 
-static tn_status prepare(const char *input, const char *out, const char *kind, double val, int force, int *already)
+static tn_status prepare(const char *input, const char *out, const char *kind, double val, int force,
+                         int *already)
 {
-    struct tn_prepare p = {.input = input, .out = out, .tokenizer = kind, .val_fraction = val, .force = force};
+    struct tn_prepare p = {
+        .input = input, .out = out, .tokenizer = kind, .val_fraction = val, .force = force};
     struct tn_meta m;
 
     return tn_prepare(&p, &m, already);
@@ -76,7 +79,10 @@ END_TEST
 /* nanoGPT's: int(n · 0.9) characters, whatever they take in bytes. */
 START_TEST(the_split_counts_characters)
 {
-    static const struct { size_t n; size_t train; } sizes[] = {{10, 9}, {11, 9}, {19, 17}, {20, 18}, {1115394, 1003854}};
+    static const struct {
+        size_t n;
+        size_t train;
+    } sizes[] = {{10, 9}, {11, 9}, {19, 17}, {20, 18}, {1115394, 1003854}};
     size_t n;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
@@ -87,7 +93,8 @@ START_TEST(the_split_counts_characters)
             free(text);
         }
     ck_assert_uint_eq(tn_prepare_split((const unsigned char *)"\xCE\x91" "ab\xCE\x91", 6, 0.5), 3);
-    ck_assert_uint_eq(tn_prepare_split((const unsigned char *)"\x80\x81\x82\x83", 4, 0.5), 2);   /* no UTF-8: bytes */
+    ck_assert_uint_eq(tn_prepare_split((const unsigned char *)"\x80\x81\x82\x83", 4, 0.5),
+                      2); /* no UTF-8: bytes */
 }
 END_TEST
 
@@ -127,7 +134,8 @@ START_TEST(any_file_can_be_bytes)
     for (int i = 0; i < 2560; i++)
         all[i] = (unsigned char)i;
     char *path = put_file("a.bin", all, sizeof all);
-    assert_fails(prepare(path, out, "char", 0.1, 0, &already), TN_ERR_INPUT, "a.bin is not valid UTF-8 at byte 128");
+    assert_fails(prepare(path, out, "char", 0.1, 0, &already), TN_ERR_INPUT,
+                 "a.bin is not valid UTF-8 at byte 128");
     ck_assert_int_eq(tn_path_exists(out), 0);
     assert_ok(prepare(path, out, "byte", 0.25, 0, &already));
     assert_ok(tn_dataset_open(out, 0, 64, &d));
@@ -221,7 +229,8 @@ START_TEST(bad_input_writes_nothing)
     int already;
     char *out = in_scratch("x"), *a = put_text("a.txt", 1000, 1, 0);
 
-    assert_fails(prepare(in_scratch("none"), out, "char", 0.1, 0, &already), TN_ERR_INPUT, "none: No such file");
+    assert_fails(prepare(in_scratch("none"), out, "char", 0.1, 0, &already), TN_ERR_INPUT,
+                 "none: No such file");
     assert_fails(prepare(scratch, out, "char", 0.1, 0, &already), TN_ERR_INPUT, "is a directory");
     assert_fails(prepare(put_file("e", "", 0), out, "char", 0.1, 0, &already), TN_ERR_INPUT, "is empty");
     assert_fails(prepare(put_file("e", "abcdefghij", 10), out, "char", 0.1, 0, &already), TN_ERR_INPUT,
@@ -253,6 +262,6 @@ START_TEST(a_full_disk_leaves_nothing)
 }
 END_TEST
 
-TEST_MAIN("prepare", a_text_becomes_a_directory, the_split_counts_characters, long_texts_are_cut_between_characters,
-          any_file_can_be_bytes, a_large_vocabulary_takes_32_bits, twice_is_once, a_gap_is_filled_again,
-          bad_input_writes_nothing, a_full_disk_leaves_nothing)
+TEST_MAIN("prepare", a_text_becomes_a_directory, the_split_counts_characters,
+          long_texts_are_cut_between_characters, any_file_can_be_bytes, a_large_vocabulary_takes_32_bits,
+          twice_is_once, a_gap_is_filled_again, bad_input_writes_nothing, a_full_disk_leaves_nothing)

@@ -1,4 +1,4 @@
-/* test_rundir.c - checkpoints that are whole or not there, the lock of a run, and metrics without duplicates. */
+/* test_rundir.c - checkpoints that are whole or not there, the lock of a run, metrics without duplicates. */
 #include "files.h"
 
 #include "ckpt/metrics.h"
@@ -51,7 +51,8 @@ static void assert_steps(const char *run, const char *expected)
 
     assert_ok(tn_runs_list(run, &steps, &count));
     for (uint64_t i = 0; i < count; i++)
-        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? " " : "", (long long)steps[i]);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", i ? " " : "",
+                 (long long)steps[i]);
     ck_assert_str_eq(text, expected);
     free(steps);
 }
@@ -125,7 +126,8 @@ START_TEST(what_is_not_complete_does_not_count)
     assert_steps(run, "10 20");
     ck_assert_int_eq(rename(run_of("step-00000020"), run_of("step-00000025")), 0);
     assert_steps(run, "10");
-    assert_fails(tn_saved_read(run_of("step-00000040"), &s), TN_ERR_INPUT, "model.bin has 999 bytes, state.json beside it says 1000");
+    assert_fails(tn_saved_read(run_of("step-00000040"), &s), TN_ERR_INPUT,
+                 "model.bin has 999 bytes, state.json beside it says 1000");
     tn_saved_free(&s);
     assert_fails(tn_saved_read(run_of("step-00000050"), &s), TN_ERR_INPUT, "cannot find");
     tn_saved_free(&s);
@@ -156,12 +158,19 @@ START_TEST(a_state_that_lies_is_refused)
         {"[]", "\"format\""},
         {"{\"format\":2}", "\"format\""},
         {"{\"format\":1,\"step\":-1,\"seed\":1}", "\"step\""},
-        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"\"}", "\"tokenizer\""},
-        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"0000000000000000\"}", "\"files\""},
-        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"0000000000000000\",\"files\":"
-         "{\"../../etc/passwd\":{\"bytes\":1,\"xxh64\":\"0000000000000000\"}}}", "proper name"},
-        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"0000000000000000\",\"files\":"
-         "{\"a\":{\"bytes\":-1,\"xxh64\":\"0000000000000000\"}}}", "bytes"},
+        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"\"}",
+         "\"tokenizer\""},
+        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":"
+         "\"0000000000000000\"}",
+         "\"files\""},
+        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"0000000000000000\","
+         "\"files\":"
+         "{\"../../etc/passwd\":{\"bytes\":1,\"xxh64\":\"0000000000000000\"}}}",
+         "proper name"},
+        {"{\"format\":1,\"step\":1,\"seed\":1,\"data\":\"\",\"config\":{},\"tokenizer\":\"0000000000000000\","
+         "\"files\":"
+         "{\"a\":{\"bytes\":-1,\"xxh64\":\"0000000000000000\"}}}",
+         "bytes"},
     };
     struct tn_saved s;
 
@@ -397,7 +406,8 @@ START_TEST(metrics_have_each_step_once)
     write_line(m, 1, 4.0);
     write_line(m, 2, 3.75);
     tn_metrics_close(m);
-    assert_file(path, "{\"step\":0,\"loss\":4.1875}\n{\"step\":1,\"loss\":4.0}\n{\"step\":2,\"loss\":3.75}\n");
+    assert_file(path,
+                "{\"step\":0,\"loss\":4.1875}\n{\"step\":1,\"loss\":4.0}\n{\"step\":2,\"loss\":3.75}\n");
     assert_ok(tn_metrics_open(path, 1, &m));
     write_line(m, 2, 3.5);
     tn_metrics_close(m);
@@ -448,9 +458,10 @@ START_TEST(a_line_that_does_not_fit_leaves_nothing)
 }
 END_TEST
 
-TEST_MAIN("rundir", a_checkpoint_says_what_it_is, tensors_go_into_a_checkpoint, what_is_not_complete_does_not_count,
-          damage_is_found_when_it_is_loaded, a_state_that_lies_is_refused, a_step_that_is_not_there_names_those_that_are,
-          the_newest_are_kept, a_step_may_be_saved_again, a_save_that_fails_leaves_the_run,
-          a_save_without_its_state_is_no_save, a_folder_that_cannot_be_had_is_refused, leftovers_are_cleared,
-          one_process_writes_a_run, a_kill_costs_no_checkpoint, metrics_have_each_step_once, torn_lines_are_dropped,
+TEST_MAIN("rundir", a_checkpoint_says_what_it_is, tensors_go_into_a_checkpoint,
+          what_is_not_complete_does_not_count, damage_is_found_when_it_is_loaded,
+          a_state_that_lies_is_refused, a_step_that_is_not_there_names_those_that_are, the_newest_are_kept,
+          a_step_may_be_saved_again, a_save_that_fails_leaves_the_run, a_save_without_its_state_is_no_save,
+          a_folder_that_cannot_be_had_is_refused, leftovers_are_cleared, one_process_writes_a_run,
+          a_kill_costs_no_checkpoint, metrics_have_each_step_once, torn_lines_are_dropped,
           a_line_that_does_not_fit_leaves_nothing)

@@ -1,5 +1,5 @@
-/* test_safetensors.c - what is written comes back; what lies is refused, each lie with a sentence of its own; and
- * nothing that a file may hold brings the process down. */
+/* test_safetensors.c - what is written comes back; what lies is refused, each lie with a sentence of its own;
+ * and nothing that a file may hold brings the process down. */
 #include "files.h"
 
 #include "ckpt/safetensors.h"
@@ -49,7 +49,8 @@ static void write_two(const char *path, uint64_t piece)
     assert_ok(tn_safetensors_declare(w, "nothing", TN_BF16, 3, (const int64_t[]){4, 0, 9}));
     assert_ok(tn_safetensors_begin(w));
     for (uint64_t at = 0; at < sizeof a; at += piece)
-        assert_ok(tn_safetensors_write(w, (const char *)a + at, sizeof a - at < piece ? sizeof a - at : piece));
+        assert_ok(
+            tn_safetensors_write(w, (const char *)a + at, sizeof a - at < piece ? sizeof a - at : piece));
     assert_ok(tn_safetensors_write(w, &b, sizeof b));
     assert_ok(tn_safetensors_commit(w, NULL, NULL));
 }
@@ -140,9 +141,12 @@ START_TEST(a_writer_keeps_its_word)
 
     assert_ok(tn_safetensors_create(path, &w));
     assert_ok(tn_safetensors_declare(w, "x", TN_F32, 1, (const int64_t[]){2}));
-    assert_fails(tn_safetensors_declare(w, "x", TN_F32, 1, (const int64_t[]){2}), TN_ERR, "'x' was declared twice");
-    assert_fails(tn_safetensors_declare(w, "__metadata__", TN_F32, 1, (const int64_t[]){2}), TN_ERR, "declared twice");
-    assert_fails(tn_safetensors_declare(w, "y", TN_F32, 2, (const int64_t[]){INT64_MAX / 2, 8}), TN_ERR, "too large");
+    assert_fails(tn_safetensors_declare(w, "x", TN_F32, 1, (const int64_t[]){2}), TN_ERR,
+                 "'x' was declared twice");
+    assert_fails(tn_safetensors_declare(w, "__metadata__", TN_F32, 1, (const int64_t[]){2}), TN_ERR,
+                 "declared twice");
+    assert_fails(tn_safetensors_declare(w, "y", TN_F32, 2, (const int64_t[]){INT64_MAX / 2, 8}), TN_ERR,
+                 "too large");
     assert_fails(tn_safetensors_declare(w, "y", 99, 1, (const int64_t[]){2}), TN_ERR, "dtype 99");
     assert_ok(tn_safetensors_begin(w));
     assert_fails(tn_safetensors_declare(w, "z", TN_F32, 0, NULL), TN_ERR, "'z' was declared too late");
@@ -182,25 +186,31 @@ END_TEST
 START_TEST(every_lie_has_its_sentence)
 {
     struct tn_safetensors *f;
-    static const char lfs[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 548105171\n";
+    static const char lfs[] =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 548105171\n";
     static const char one[] = "{\"a\":" ENTRY("F32", "[1]", 0, 4) "}";
-    static const struct { const char *header; size_t data; const char *words; } lies[] = {
+    static const struct { const char *header; size_t data; const char *words;
+    } lies[] = {
         {" {\"a\":" ENTRY("F32", "[1]", 0, 4) "}", 4, "does not begin with '{'"},
         {"[]", 0, "does not begin with '{'"},
         {"{\"a\":" ENTRY("F32", "[1]", 0, 4), 4, "no valid JSON"},
         {"{\"a\":" ENTRY("F32", "[1]", 0, 4) "} x", 4, "no valid JSON"},
         {"{\"\xff\":" ENTRY("F32", "[1]", 0, 4) "}", 4, "not UTF-8"},
         {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"a\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "twice"},
-        {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 8, 12) "}", 12, "hole of 4 bytes before tensor 'b'"},
-        {"{\"a\":" ENTRY("F32", "[2]", 0, 8) ",\"b\":" ENTRY("F32", "[1]", 4, 8) "}", 8, "'a' and 'b' overlap"},
+        {"{\"a\":" ENTRY("F32", "[1]", 0, 4) ",\"b\":" ENTRY("F32", "[1]", 8, 12) "}", 12,
+         "hole of 4 bytes before tensor 'b'"},
+        {"{\"a\":" ENTRY("F32", "[2]", 0, 8) ",\"b\":" ENTRY("F32", "[1]", 4, 8) "}", 8,
+         "'a' and 'b' overlap"},
         {"{\"a\":" ENTRY("F32", "[1]", 0, 4) "}", 7, "3 bytes behind its last tensor"},
         {"{\"a\":" ENTRY("F32", "[1]", 0, 4) "}", 3, "cut short: tensor 'a'"},
         {"{\"a\":" ENTRY("F32", "[1]", -4, 0) "}", 4, "negative offset"},
         {"{\"a\":" ENTRY("F32", "[1]", 4, 0) "}", 4, "ends before it begins"},
         {"{\"a\":" ENTRY("F32", "[1]", 0.0, 4) "}", 4, "no pair of whole numbers"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, "no pair of whole numbers"},
-        {"{\"a\":" ENTRY("F32", "[1099511627776,1099511627776]", 0, 4) "}", 4, "shape of tensor 'a' overflows"},
-        {"{\"a\":" ENTRY("F32", "[0,1099511627776,1099511627776]", 0, 0) "}", 0, "shape of tensor 'a' overflows"},
+        {"{\"a\":" ENTRY("F32", "[1099511627776,1099511627776]", 0, 4) "}", 4,
+         "shape of tensor 'a' overflows"},
+        {"{\"a\":" ENTRY("F32", "[0,1099511627776,1099511627776]", 0, 0) "}", 0,
+         "shape of tensor 'a' overflows"},
         {"{\"a\":" ENTRY("F64", "[2305843009213693952]", 0, 4) "}", 4, "size of tensor 'a' overflows"},
         {"{\"a\":" ENTRY("F32", "[2]", 0, 4) "}", 4, "has 4 bytes, but F32 of its shape need 8"},
         {"{\"a\":" ENTRY("F32", "[-1]", 0, 4) "}", 4, "dimension 0 of tensor 'a'"},
@@ -217,11 +227,15 @@ START_TEST(every_lie_has_its_sentence)
         assert_refused(lies[i].header, lies[i].data, lies[i].words);
     assert_fails(tn_safetensors_open(put_file("e", "", 0), &f), TN_ERR_INPUT, "is empty");
     assert_fails(tn_safetensors_open(put_file("e", "abc", 3), &f), TN_ERR_INPUT, "too few for a safetensors");
-    assert_fails(tn_safetensors_open(put_file("e", lfs, sizeof lfs - 1), &f), TN_ERR_INPUT, "git-lfs pointer");
+    assert_fails(tn_safetensors_open(put_file("e", lfs, sizeof lfs - 1), &f), TN_ERR_INPUT,
+                 "git-lfs pointer");
     assert_fails(tn_safetensors_open(put_file("e", "\0\0\0\0\0\0\0\0{}", 10), &f), TN_ERR_INPUT, "0 bytes");
-    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 1ull << 63, 4), &f), TN_ERR_INPUT, "is no safetensors file");
-    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 100000001, 4), &f), TN_ERR_INPUT, "more than the 100000000");
-    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 1000, 4), &f), TN_ERR_INPUT, "it is cut short");
+    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 1ull << 63, 4), &f), TN_ERR_INPUT,
+                 "is no safetensors file");
+    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 100000001, 4), &f), TN_ERR_INPUT,
+                 "more than the 100000000");
+    assert_fails(tn_safetensors_open(put_weights(one, strlen(one), 1000, 4), &f), TN_ERR_INPUT,
+                 "it is cut short");
     assert_fails(tn_safetensors_open(in_scratch("none"), &f), TN_ERR_INPUT, "none: No such file");
 }
 END_TEST
@@ -229,7 +243,8 @@ END_TEST
 START_TEST(odd_but_valid_files_are_read)
 {
     struct tn_safetensors *f;
-    static const char padded[] = "{\"b\":" ENTRY("F32", "[1]", 2, 6) ",\"a\":" ENTRY("U16", "[1]", 0, 2) "}       ";
+    static const char padded[] =
+        "{\"b\":" ENTRY("F32", "[1]", 2, 6) ",\"a\":" ENTRY("U16", "[1]", 0, 2) "}       ";
     static const char *const dtypes[] = {"I8", "U8", "BOOL", "I16", "U16", "F16", "BF16", "I32", "U32", "F32",
                                          "I64", "U64", "F64"};
     char header[128];
@@ -244,9 +259,10 @@ START_TEST(odd_but_valid_files_are_read)
     tn_safetensors_close(f);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         size_t bytes = i < 3 ? 1 : i < 7 ? 2 : i < 10 ? 4 : 8;
-        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[0,%zu]}}", dtypes[i], 3 * bytes);
+        snprintf(header, sizeof header, "{\"a\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[0,%zu]}}",
+                 dtypes[i], 3 * bytes);
         assert_ok(tn_safetensors_open(put_weights(header, strlen(header), 0, 3 * bytes), &f));
-        ck_assert_str_eq(tn_dtype_name(tn_safetensors_at(f, 0)->dtype), dtypes[i]);
+        ck_assert_str_eq(tn_file_dtype_name(tn_safetensors_at(f, 0)->dtype), dtypes[i]);
         tn_safetensors_close(f);
     }
 }
@@ -284,8 +300,19 @@ static uint32_t draw(uint32_t n)
 /* One to four changes: a bit, a byte, a number, a piece copied or cut out, the end cut off. */
 static size_t mutate(unsigned char *p, size_t n)
 {
-    static const char *const words[] = {"-1", "9223372036854775807", "18446744073709551616", "1e99", "[", "}", "\"",
-                                        "null", "\\u0000", "\xc3\x28", "0", "[0,0]", "{}"};
+    static const char *const words[] = {"-1",
+                                        "9223372036854775807",
+                                        "18446744073709551616",
+                                        "1e99",
+                                        "[",
+                                        "}",
+                                        "\"",
+                                        "null",
+                                        "\\u0000",
+                                        "\xc3\x28",
+                                        "0",
+                                        "[0,0]",
+                                        "{}"};
     const char *word;
 
     for (uint32_t k = draw(4) + 1; k > 0; k--) {
@@ -314,8 +341,9 @@ static size_t mutate(unsigned char *p, size_t n)
 /* Whatever is in there: an error, or a file whose every byte can be read. */
 START_TEST(no_mutation_is_a_signal)
 {
-    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"h.0.attn.weight\":" ENTRY("F32", "[2,3]", 0, 24)
-        ",\"h.0.attn.bias\":" ENTRY("F32", "[3]", 24, 36) ",\"x\":" ENTRY("I64", "[]", 36, 44) "}  ";
+    static const char header[] = "{\"__metadata__\":{\"format\":\"pt\"},\"h.0.attn.weight\":" ENTRY(
+        "F32", "[2,3]", 0, 24) ",\"h.0.attn.bias\":" ENTRY("F32", "[3]", 24,
+                                                           36) ",\"x\":" ENTRY("I64", "[]", 36, 44) "}  ";
     size_t full = 8 + sizeof header - 1 + 44, opened = 0, refused = 0;
     unsigned char *original, *file = malloc(full);
     char *path = put_weights(header, sizeof header - 1, 0, 44);
@@ -348,6 +376,7 @@ START_TEST(no_mutation_is_a_signal)
 }
 END_TEST
 
-TEST_MAIN("safetensors", what_is_written_comes_back, commit_says_what_it_wrote, a_file_may_be_replaced_while_it_is_mapped,
-          a_writer_keeps_its_word, a_write_that_fails_leaves_the_old_file, every_lie_has_its_sentence,
-          odd_but_valid_files_are_read, deep_nesting_is_an_error, no_mutation_is_a_signal)
+TEST_MAIN("safetensors", what_is_written_comes_back, commit_says_what_it_wrote,
+          a_file_may_be_replaced_while_it_is_mapped, a_writer_keeps_its_word,
+          a_write_that_fails_leaves_the_old_file, every_lie_has_its_sentence, odd_but_valid_files_are_read,
+          deep_nesting_is_an_error, no_mutation_is_a_signal)

@@ -1,5 +1,5 @@
-/* test_sampler.c - which windows are drawn: the same for every cut of the batch and after a resume, never across
- * the end, all of an epoch once; and that evaluation has its own. */
+/* test_sampler.c - which windows are drawn: the same for every cut of the batch and after a resume, never
+ * across the end, all of an epoch once; and that evaluation has its own. */
 #include "files.h"
 
 #include "data/permute.h"
@@ -79,7 +79,8 @@ START_TEST(one_window_is_enough)
         tn_sampler_eval_fill(&s, 5, 1, x, y);
         ck_assert_int_eq(x[0], 0);
     }
-    assert_fails(tn_sampler_init(&t, "train", TN_ORDER_RANDOM, 1, 9, 3, &s), TN_ERR_INPUT, "has 9 tokens, seq_len 9 needs at least 10");
+    assert_fails(tn_sampler_init(&t, "train", TN_ORDER_RANDOM, 1, 9, 3, &s), TN_ERR_INPUT,
+                 "has 9 tokens, seq_len 9 needs at least 10");
     tn_tokens_close(&t);
 }
 END_TEST
@@ -146,7 +147,8 @@ START_TEST(few_data_wrap)
     open_counting(17, &t);
     assert_ok(tn_sampler_init(&t, "train", TN_ORDER_SHUFFLE, 9, 8, 5, &s));
     for (uint64_t place = 0; place < 400; place += 2) {
-        uint64_t a = tn_sampler_start(&s, place / 5, place % 5), b = tn_sampler_start(&s, (place + 1) / 5, (place + 1) % 5);
+        uint64_t a = tn_sampler_start(&s, place / 5, place % 5),
+                 b = tn_sampler_start(&s, (place + 1) / 5, (place + 1) % 5);
         ck_assert_uint_eq(a + b, 8);             /* 0 and 8, in one order or the other */
         first += a == 0;
     }
@@ -179,7 +181,7 @@ START_TEST(seeds_and_parts_differ)
 }
 END_TEST
 
-/* These numbers are part of what a checkpoint means: a change breaks exact resume of every run that exists. */
+/* These numbers are part of what a checkpoint means: a change breaks exact resume of all runs. */
 START_TEST(the_order_is_pinned)
 {
     struct tn_tokens t;
@@ -222,10 +224,12 @@ START_TEST(permutations_are_fair)
     for (uint32_t epoch = 0; epoch < 5000; epoch++) {
         for (uint64_t i = 0; i < 5; i++)
             place[i][tn_permute(1, 2, epoch, i, 5)]++;
-        order[9 * tn_permute(1, 2, epoch, 0, 3) + 3 * tn_permute(1, 2, epoch, 1, 3) + tn_permute(1, 2, epoch, 2, 3)]++;
+        order[9 * tn_permute(1, 2, epoch, 0, 3) + 3 * tn_permute(1, 2, epoch, 1, 3) +
+              tn_permute(1, 2, epoch, 2, 3)]++;
     }
     for (int i = 0; i < 25; i++)
-        ck_assert_msg(place[i / 5][i % 5] > 850 && place[i / 5][i % 5] < 1150, "%d: %u", i, place[i / 5][i % 5]);
+        ck_assert_msg(place[i / 5][i % 5] > 850 && place[i / 5][i % 5] < 1150, "%d: %u", i,
+                      place[i / 5][i % 5]);
     for (int i = 0; i < 27; i++) {
         orders += order[i] > 0;
         ck_assert_msg(order[i] == 0 || (order[i] > 650 && order[i] < 1000), "order %d: %u", i, order[i]);
@@ -235,5 +239,5 @@ START_TEST(permutations_are_fair)
 END_TEST
 
 TEST_MAIN("sampler", targets_are_inputs_shifted_by_one, random_windows_reach_both_ends, one_window_is_enough,
-          the_cut_of_a_batch_does_not_matter, an_epoch_takes_each_window_once, few_data_wrap, seeds_and_parts_differ,
-          the_order_is_pinned, permutes_every_size, permutations_are_fair)
+          the_cut_of_a_batch_does_not_matter, an_epoch_takes_each_window_once, few_data_wrap,
+          seeds_and_parts_differ, the_order_is_pinned, permutes_every_size, permutations_are_fair)

@@ -73,13 +73,17 @@ START_TEST(unknown_characters_are_named)
     int32_t id[64];
     uint64_t n;
 
-    assert_fails(tn_tokenizer_encode(t, "prompt", "cab?", 4, id, &n), TN_ERR_INPUT,
-                 "prompt: character 4 is U+003F '?', which is not among the 5 characters of this char vocabulary");
+    assert_fails(
+        tn_tokenizer_encode(t, "prompt", "cab?", 4, id, &n), TN_ERR_INPUT,
+        "prompt: character 4 is U+003F '?', which is not among the 5 characters of this char vocabulary");
     assert_fails(tn_tokenizer_encode(t, "prompt", "\xC3\xA9\xE2\x82\xAC", 5, id, &n), TN_ERR_INPUT,
                  "character 2 is U+20AC '\xE2\x82\xAC',");
-    assert_fails(tn_tokenizer_encode(t, "prompt", "a\tb", 3, id, &n), TN_ERR_INPUT, "character 2 is U+0009, which");
-    assert_fails(tn_tokenizer_encode(t, "prompt", "a\0b", 3, id, &n), TN_ERR_INPUT, "character 2 is U+0000, which");
-    assert_fails(tn_tokenizer_encode(t, "prompt", "ab\xFF", 3, id, &n), TN_ERR_INPUT, "prompt is not valid UTF-8 at byte 2");
+    assert_fails(tn_tokenizer_encode(t, "prompt", "a\tb", 3, id, &n), TN_ERR_INPUT,
+                 "character 2 is U+0009, which");
+    assert_fails(tn_tokenizer_encode(t, "prompt", "a\0b", 3, id, &n), TN_ERR_INPUT,
+                 "character 2 is U+0000, which");
+    assert_fails(tn_tokenizer_encode(t, "prompt", "ab\xFF", 3, id, &n), TN_ERR_INPUT,
+                 "prompt is not valid UTF-8 at byte 2");
     tn_tokenizer_free(t);
 }
 END_TEST
@@ -100,8 +104,10 @@ START_TEST(invalid_utf8_is_no_text_of_characters)
     struct tn_tokenizer *t;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_fails(tn_tokenizer_train("char", "a.txt", bad[i].text, strlen(bad[i].text), &t), TN_ERR_INPUT, bad[i].at);
-        ck_assert_msg(strstr(tn_error_text(), "a.txt") && strstr(tn_error_text(), "--tokenizer byte"), "%s", tn_error_text());
+        assert_fails(tn_tokenizer_train("char", "a.txt", bad[i].text, strlen(bad[i].text), &t), TN_ERR_INPUT,
+                     bad[i].at);
+        ck_assert_msg(strstr(tn_error_text(), "a.txt") && strstr(tn_error_text(), "--tokenizer byte"), "%s",
+                      tn_error_text());
         assert_ok(tn_tokenizer_train("byte", "a.txt", bad[i].text, strlen(bad[i].text), &t));
         tn_tokenizer_free(t);
     }
@@ -144,7 +150,9 @@ START_TEST(a_saved_tokenizer_is_the_same)
         ck_assert_str_eq(tn_tokenizer_kind(again), kinds[k]);
         ck_assert_int_eq(tn_tokenizer_vocab_size(again), tn_tokenizer_vocab_size(t));
         if (k == 0) {
-            ck_assert_str_eq(text, "{\"kind\": \"char\", \"version\": 1, \"chars\": [10, 32, 104, 108, 111, 233, 128512]}\n");
+            ck_assert_str_eq(
+                text,
+                "{\"kind\": \"char\", \"version\": 1, \"chars\": [10, 32, 104, 108, 111, 233, 128512]}\n");
             assert_ids(again, "\xC3\xA9\n", "5 0");
         }
         free(text);
@@ -174,7 +182,8 @@ START_TEST(a_damaged_tokenizer_is_refused)
     struct tn_tokenizer *t;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_fails(tn_tokenizer_load(put_file("t.json", bad[i][0], strlen(bad[i][0])), &t), TN_ERR_INPUT, bad[i][1]);
+        assert_fails(tn_tokenizer_load(put_file("t.json", bad[i][0], strlen(bad[i][0])), &t), TN_ERR_INPUT,
+                     bad[i][1]);
         ck_assert_ptr_null(t);
     }
     assert_fails(tn_tokenizer_load(in_scratch("none"), &t), TN_ERR_INPUT, "No such file");
@@ -285,7 +294,7 @@ START_TEST(long_runs_are_no_trouble)
 }
 END_TEST
 
-TEST_MAIN("tokenizer", characters_are_sorted_by_code_point, bytes_are_their_own_ids, unknown_characters_are_named,
-          invalid_utf8_is_no_text_of_characters, utf8_goes_both_ways, a_saved_tokenizer_is_the_same,
-          a_damaged_tokenizer_is_refused, characters_are_decoded_whole, ids_outside_the_vocabulary_are_refused,
-          pieces_join_to_the_whole, long_runs_are_no_trouble)
+TEST_MAIN("tokenizer", characters_are_sorted_by_code_point, bytes_are_their_own_ids,
+          unknown_characters_are_named, invalid_utf8_is_no_text_of_characters, utf8_goes_both_ways,
+          a_saved_tokenizer_is_the_same, a_damaged_tokenizer_is_refused, characters_are_decoded_whole,
+          ids_outside_the_vocabulary_are_refused, pieces_join_to_the_whole, long_runs_are_no_trouble)

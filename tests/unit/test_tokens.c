@@ -52,11 +52,13 @@ START_TEST(refuses_ids_outside_the_vocabulary)
 
     id[217] = 300;
     char *path = put_file("a.bin", id, sizeof id);
-    assert_fails(tn_tokens_open(path, 2, 256, &t), TN_ERR_INPUT, "id 300 of token 217 is outside the vocabulary of 256");
+    assert_fails(tn_tokens_open(path, 2, 256, &t), TN_ERR_INPUT,
+                 "id 300 of token 217 is outside the vocabulary of 256");
     assert_fails(tn_tokens_open(path, 2, 300, &t), TN_ERR_INPUT, "id 300");
     assert_ok(tn_tokens_open(path, 2, 301, &t));
     tn_tokens_close(&t);
-    assert_fails(tn_tokens_open(put_file("b.bin", wide, sizeof wide), 4, 0, &t), TN_ERR_INPUT, "id 2147483648 of token 1");
+    assert_fails(tn_tokens_open(put_file("b.bin", wide, sizeof wide), 4, 0, &t), TN_ERR_INPUT,
+                 "id 2147483648 of token 1");
 }
 END_TEST
 
@@ -140,7 +142,8 @@ END_TEST
 static void put_dataset(uint64_t train, uint64_t val, int with_meta)
 {
     static const char tokenizer[] = "{\"kind\": \"byte\", \"version\": 1}\n";
-    struct tn_meta m = {.tokenizer = "byte", .vocab_size = 256, .width = 2, .train_tokens = train, .val_tokens = val};
+    struct tn_meta m = {
+        .tokenizer = "byte", .vocab_size = 256, .width = 2, .train_tokens = train, .val_tokens = val};
     struct tn_tokens t;
 
     assert_ok(tn_tokens_open(put_ids("train.bin", train, 256), 2, 0, &t));
@@ -173,7 +176,8 @@ START_TEST(opens_a_directory)
     assert_ok(tn_dataset_open(scratch, 320, 64, &d));     /* a model may have room to spare */
     tn_dataset_close(&d);
     assert_fails(tn_dataset_open(scratch, 255, 64, &d), TN_ERR_INPUT, "model.vocab_size is 255");
-    assert_fails(tn_dataset_open(scratch, 0, 100, &d), TN_ERR_INPUT, "val.bin has 100 tokens, seq_len 100 needs at least 101");
+    assert_fails(tn_dataset_open(scratch, 0, 100, &d), TN_ERR_INPUT,
+                 "val.bin has 100 tokens, seq_len 100 needs at least 101");
     assert_fails(tn_dataset_open(in_scratch("nothing"), 65, 8, &d), TN_ERR_INPUT, "train.bin");
 }
 END_TEST
@@ -184,9 +188,11 @@ START_TEST(notices_files_of_another_text)
 
     put_dataset(1000, 100, 1);
     put_ids("train.bin", 1000, 255);
-    assert_fails(tn_dataset_open(scratch, 0, 64, &d), TN_ERR_INPUT, "train.bin is not the file that meta.json");
+    assert_fails(tn_dataset_open(scratch, 0, 64, &d), TN_ERR_INPUT,
+                 "train.bin is not the file that meta.json");
     put_ids("train.bin", 999, 256);
-    assert_fails(tn_dataset_open(scratch, 0, 64, &d), TN_ERR_INPUT, "train.bin has 999 tokens, meta.json beside it says 1000");
+    assert_fails(tn_dataset_open(scratch, 0, 64, &d), TN_ERR_INPUT,
+                 "train.bin has 999 tokens, meta.json beside it says 1000");
     put_ids("train.bin", 1000, 256);
     put_ids("val.bin", 100, 49);
     assert_fails(tn_dataset_open(scratch, 0, 64, &d), TN_ERR_INPUT, "val.bin is not the file");
@@ -223,11 +229,15 @@ START_TEST(refuses_a_damaged_description)
         {"{\"format\": 2}", "format 2"},
         {"{\"format\": 1, \"tokenizer\": 5}", "\"tokenizer\""},
         {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"int8\"}", "\"dtype\""},
-        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 0}", "\"vocab_size\""},
-        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 65, \"train_tokens\": -1}",
+        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 0}",
+         "\"vocab_size\""},
+        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 65, "
+         "\"train_tokens\": -1}",
          "\"train_tokens\""},
-        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 65, \"train_tokens\": 1, "
-         "\"val_tokens\": 1, \"tokenizer_hash\": \"12\"}", "\"tokenizer_hash\""},
+        {"{\"format\": 1, \"tokenizer\": \"char\", \"dtype\": \"uint16\", \"vocab_size\": 65, "
+         "\"train_tokens\": 1, "
+         "\"val_tokens\": 1, \"tokenizer_hash\": \"12\"}",
+         "\"tokenizer_hash\""},
     };
 
     ck_assert_int_eq(tn_meta_load(path, &m), TN_DECLINED);
@@ -240,4 +250,5 @@ END_TEST
 
 TEST_MAIN("tokens", reads_what_is_there, refuses_ids_outside_the_vocabulary, scans_to_the_end,
           refuses_odd_sizes_and_what_is_no_file, says_how_many_tokens_a_window_needs, stays_small_in_memory,
-          opens_a_directory, notices_files_of_another_text, takes_bare_token_files, refuses_a_damaged_description)
+          opens_a_directory, notices_files_of_another_text, takes_bare_token_files,
+          refuses_a_damaged_description)

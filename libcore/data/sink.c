@@ -1,5 +1,5 @@
-/* output.c - see output.h. A buffer of 256 KiB, so that callers may write in any pieces. */
-#include "data/output.h"
+/* sink.c - see sink.h. A buffer of 256 KiB, so that callers may write in any pieces. */
+#include "data/sink.h"
 
 #include "base/file.h"
 
@@ -11,7 +11,7 @@
 
 #define BUFFER (256u << 10)
 
-struct tn_output {
+struct tn_sink {
     char *path, *temp;
     int fd;
     tn_status status;                            /* the first error, TN_OK until then */
@@ -21,7 +21,7 @@ struct tn_output {
     unsigned char buffer[BUFFER];
 };
 
-static void destroy(struct tn_output *o)
+static void destroy(struct tn_sink *o)
 {
     if (o->fd >= 0)
         close(o->fd);
@@ -31,9 +31,9 @@ static void destroy(struct tn_output *o)
     free(o);
 }
 
-tn_status tn_output_open(const char *path, struct tn_output **out)
+tn_status tn_sink_open(const char *path, struct tn_sink **out)
 {
-    struct tn_output *o = calloc(1, sizeof *o);
+    struct tn_sink *o = calloc(1, sizeof *o);
     size_t size = strlen(path) + 32;
 
     *out = NULL;
@@ -59,20 +59,20 @@ tn_status tn_output_open(const char *path, struct tn_output **out)
     return TN_OK;
 }
 
-static tn_status put(struct tn_output *o, const unsigned char *data, size_t bytes)
+static tn_status put(struct tn_sink *o, const unsigned char *data, size_t bytes)
 {
     o->status = tn_file_write_all(o->fd, data, bytes, o->path);
     return o->status;
 }
 
-static tn_status flush(struct tn_output *o)
+static tn_status flush(struct tn_sink *o)
 {
     size_t held = o->held;
     o->held = 0;
     return put(o, o->buffer, held);
 }
 
-tn_status tn_output_write(struct tn_output *o, const void *data, uint64_t bytes)
+tn_status tn_sink_write(struct tn_sink *o, const void *data, uint64_t bytes)
 {
     if (o->status < 0 || bytes == 0)
         return o->status;
@@ -87,7 +87,7 @@ tn_status tn_output_write(struct tn_output *o, const void *data, uint64_t bytes)
     return TN_OK;
 }
 
-static tn_status publish(struct tn_output *o)
+static tn_status publish(struct tn_sink *o)
 {
     if (o->status < 0 || flush(o) < 0)
         return o->status;
@@ -101,12 +101,12 @@ static tn_status publish(struct tn_output *o)
     return tn_file_rename(o->temp, o->path);
 }
 
-tn_status tn_output_commit(struct tn_output *o, uint64_t *bytes, uint64_t *hash)
+tn_status tn_sink_commit(struct tn_sink *o, uint64_t *bytes, uint64_t *hash)
 {
     tn_status status = publish(o);
 
     if (status < 0) {
-        tn_output_abort(o);
+        tn_sink_abort(o);
         return status;
     }
     if (bytes)
@@ -117,7 +117,7 @@ tn_status tn_output_commit(struct tn_output *o, uint64_t *bytes, uint64_t *hash)
     return TN_OK;
 }
 
-void tn_output_abort(struct tn_output *o)
+void tn_sink_abort(struct tn_sink *o)
 {
     if (!o)
         return;
