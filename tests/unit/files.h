@@ -16,7 +16,7 @@ static char scratch[64];
 
 __attribute__((unused)) static void scratch_setup(void)
 {
-    strcpy(scratch, "/tmp/tenon-test-XXXXXX");
+    strcpy(scratch, "/tmp/tenon-scratch-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(scratch));
     scratch_arena = tn_arena_new();
     tn_log_level(TN_LOG_ERROR);
