@@ -1,7 +1,7 @@
 /* loss.c - entries picked by number, and cross-entropy over the last dim.
  *
- * For pick the last dim may be a part of the whole one: a number that is not here, or negative, gives 0. For ce
- * it is whole. */
+ * For pick the last dim may be a part of the whole one: a number that is not here, or negative, gives 0. For
+ * ce it is whole. */
 #include "ref.h"
 
 struct loss {

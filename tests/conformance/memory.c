@@ -43,7 +43,9 @@ size_t tn_number_width(uint32_t dtype)
 static double half_value(uint16_t h)
 {
     const int e = h >> 10 & 31, fraction = h & 1023;
-    const double v = e == 31 ? fraction ? NAN : INFINITY : e ? ldexp(1024 + fraction, e - 25) : ldexp(fraction, -24);
+    const double v = e == 31 ? fraction ? NAN : INFINITY
+                     : e     ? ldexp(1024 + fraction, e - 25)
+                             : ldexp(fraction, -24);
 
     return h & 0x8000 ? -v : v;
 }
