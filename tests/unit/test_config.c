@@ -170,6 +170,16 @@ START_TEST(numbers_are_strict)
         ck_assert_msg(tn_value_float(good[i], &value), "%s", good[i]);
         ck_assert_double_eq(value, strtod(good[i], NULL));
     }
+    for (size_t i = 0; i < 4; i++) {
+        static const char *const whole[] = {"9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809"};
+        int64_t n = 0;
+        ck_assert_int_eq(tn_value_int(whole[i], &n), i % 2 == 0);
+        ck_assert(i % 2 || n == (i ? INT64_MIN : INT64_MAX));
+    }
+    opened("[parallel]\nzero = 4\n", "model.n_layer=0", "backend.timeout=604801", NULL);
+    refused("run.ini:2: parallel.zero = 4: expected a whole number from 0 to 3\n"
+            "command line: model.n_layer = 0: expected a whole number from 1 to 10000 blocks\n"
+            "command line: backend.timeout = 604801: expected a number from 0.1 to 604800 seconds");
     opened("[train]\nsteps = 1e6\nseed = 9223372036854775808\nglobal_batch = 3.0\n[optimizer]\nlr = -1\n", NULL);
     refused("run.ini:2: train.steps = 1e6: expected a whole number from 0 to 4294967295 updates\n"
             "run.ini:3: train.seed = 9223372036854775808: expected a whole number from 0 to 9007199254740991\n"

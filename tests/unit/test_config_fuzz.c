@@ -75,18 +75,49 @@ __attribute__((noreturn)) static void broken(const char *what, const char *text,
     exit(1);
 }
 
+/* Line number `line`, its length in *bytes. */
+static const char *line_find(const char *text, size_t all, uint32_t line, size_t *bytes)
+{
+    const char *end;
+
+    for (; --line; all -= (size_t)(end + 1 - text), text = end + 1)
+        end = memchr(text, '\n', all);
+    end = memchr(text, '\n', all);
+    *bytes = end ? (size_t)(end - text) : all;
+    return text;
+}
+
+/* The key begins its line, and behind the value the line ends or a comment begins: nothing was cut. */
+static int entry_is_whole(const struct tn_ini_entry *e, const char *text, size_t bytes)
+{
+    const char *value = line_find(text, bytes, e->line, &bytes), *end = value + bytes;
+
+    while (value < end && strchr(" \t", *value))
+        value++;
+    if ((size_t)(end - value) < strlen(e->key) || memcmp(value, e->key, strlen(e->key)))
+        return 0;
+    for (; (value = memmem(value, (size_t)(end - value), e->value, strlen(e->value))); value++) {
+        const char *after = value + strlen(e->value);
+        while (after < end && strchr(" \t\r", *after))
+            after++;
+        if (after == end || *after == ';')
+            return 1;
+        if (value == end)
+            return 0;
+    }
+    return 0;
+}
+
 static void check_entries(const char *text, size_t bytes)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_ini ini;
 
     tn_ini_parse(arena, text, bytes, &ini);
-    for (size_t i = 0; i < ini.entries; i++) {
-        const struct tn_ini_entry *e = &ini.entry[i];
-        if (!memmem(text, bytes, e->key, strlen(e->key)) || !memmem(text, bytes, e->value, strlen(e->value)) ||
-            !memmem(text, bytes, e->section, strlen(e->section)))
-            broken("a key or value that is not in the file", text, bytes);
-    }
+    for (size_t i = 0; i < ini.entries; i++)
+        if (!entry_is_whole(&ini.entry[i], text, bytes) ||
+            !memmem(text, bytes, ini.entry[i].section, strlen(ini.entry[i].section)))
+            broken("a key or value that is not so in the file", text, bytes);
     tn_arena_free(arena);
 }
 

@@ -82,8 +82,8 @@ END_TEST
 
 START_TEST(below_is_fair)
 {
-    int count[7] = {0}, upper = 0;
-    uint64_t most = UINT64_C(3) << 61;           /* three quarters of 2^63: a plain product would favour thirds */
+    int count[7] = {0}, third[3] = {0};
+    uint64_t most = UINT64_C(3) << 61;           /* a plain product would make one rest of 3 rarer: 3, 3 and 2 of 8 */
 
     for (uint64_t i = 0; i < 70000; i++) {
         uint64_t v = tn_random_below(3, 0, 0, i, 7);
@@ -92,11 +92,12 @@ START_TEST(below_is_fair)
         ck_assert_uint_eq(tn_random_below(3, 0, 0, i, 1), 0);
         v = tn_random_below(3, 0, 0, i, most);
         ck_assert_uint_lt(v, most);
-        upper += v >= most / 2;
+        third[v % 3]++;
     }
     for (int v = 0; v < 7; v++)
         ck_assert_int_lt(abs(count[v] - 10000), 400);
-    ck_assert_int_lt(abs(upper - 35000), 700);
+    for (int v = 0; v < 3; v++)
+        ck_assert_int_lt(abs(third[v] - 70000 / 3), 700);
 }
 END_TEST
 
