@@ -1,7 +1,8 @@
 /* cmd_config.c - tenon config: the configuration that a run would have, and where each value comes from.
  *
- * What is printed is an INI file itself, so `tenon config run.ini > full.ini` keeps a run's whole configuration
- * whatever later versions have as defaults. Keys that are unset are comments that say what holds instead. */
+ * What is printed is an INI file itself, so `tenon config run.ini > full.ini` keeps a run's whole
+ * configuration whatever later versions have as defaults. Keys that are unset are comments that say what
+ * holds instead. */
 #include <tenon/optimizer.h>
 #include <tenon/pass.h>
 
@@ -14,7 +15,8 @@
 /* --- the options of the plugins that are named; none of their code runs but what loading runs */
 
 /* NULL if the plugin is not to be had, which is then a problem of the configuration. */
-static const void *table_of(struct tn_registry *r, struct tn_config *c, const char *key, const char *name, const char *id)
+static const void *table_of(struct tn_registry *r, struct tn_config *c, const char *key, const char *name,
+                            const char *id)
 {
     const void *table = NULL;
     char place[320];
@@ -128,7 +130,8 @@ const struct command config_command = {
     .name = "config",
     .help = "Prints the resolved configuration, and where each value comes from",
     .usage = "[CFG] [section.key=value ...]",
-    .detail = "What is printed is a configuration file itself. All that is wrong is listed at once, each with its place.",
+    .detail = "What is printed is a configuration file itself. All that is wrong is listed at once, each "
+              "with its place.",
     .files_max = 1,
     .settings = 1,
     .run = cmd_config,

@@ -14,8 +14,8 @@ static tn_status keys(const char *section)
         tn_near_try(&near, s->name);
     }
     if (!known)
-        return tn_error(TN_ERR_CONFIG, "help keys: there is no section %.60s%s%s%s", section, near.best ? "; did you mean " : "",
-                        near.best ? near.best : "", near.best ? "?" : "");
+        return tn_error(TN_ERR_CONFIG, "help keys: there is no section %.60s%s%s%s", section,
+                        near.best ? "; did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
     help_keys(stdout, section);
     return TN_OK;
 }

@@ -1,18 +1,19 @@
 /* commands.h - the commands of the program: one file and one const description each.
  *
- * cmd_NAME.c defines `const struct command NAME_command` and its function; main.c has the table. The description
- * makes the help, the manual page and the check of the command line, so they cannot disagree. */
+ * cmd_NAME.c defines `const struct command NAME_command` and its function; main.c has the table. The
+ * description makes the help, the manual page and the check of the command line, so they cannot disagree. */
 #ifndef TENON_COMMANDS_H
 #define TENON_COMMANDS_H
 #include <tenon/abi.h>
 
 /* An option of a command, --name VALUE or --name=VALUE; without `value` a flag. Designate the fields:
- * {.name = "steps", .value = "K", .help = "Updates to make", .type = TN_KEY_INT, .low = 1, .high = 1e9, .preset = "1"} */
+ * {.name = "steps", .value = "K", .help = "Updates to make", .type = TN_KEY_INT, .low = 1, .high = 1e9,
+ * .preset = "1"} */
 struct option {
     const char *name;                            /* without dashes */
     const char *value;                           /* what stands for it in the help, "FILE"; NULL: a flag */
     const char *help;                            /* one sentence, without a full stop */
-    uint32_t type;                               /* TN_KEY_TEXT (also 0), _INT, _FLOAT or _CHOICE of base/config.h */
+    uint32_t type; /* TN_KEY_TEXT (also 0), _INT, _FLOAT or _CHOICE of base/config.h */
     double low, high;                            /* of numbers, inclusive; both 0: no limit */
     const char *choices;                         /* separated by | */
     const char *preset;                          /* default, or NULL */
@@ -22,7 +23,7 @@ struct command {
     const char *name;
     const char *help;                            /* one line, without a full stop */
     const char *usage;                           /* what follows the name: "[CFG] [section.key=value ...]" */
-    const char *detail;                          /* a paragraph for the help and the manual page; may be NULL */
+    const char *detail; /* a paragraph for the help and the manual page; may be NULL */
     const struct option *options;                /* ends with {0}; may be NULL */
     uint32_t files_min, files_max;               /* arguments that are neither options nor settings */
     uint32_t settings;                           /* 1: takes section.key=value */

@@ -55,10 +55,13 @@ const char *help_key_default(const struct tn_key *key, char *out, size_t bytes)
 
 void help_overview(FILE *f)
 {
-    fprintf(f, "usage: tenon COMMAND [ARGUMENT ...]\n\nTrains GPT models on one process or many. The commands:\n\n");
+    fprintf(
+        f,
+        "usage: tenon COMMAND [ARGUMENT ...]\n\nTrains GPT models on one process or many. The commands:\n\n");
     for (size_t i = 0; commands[i]; i++)
         line(f, commands[i]->name, 12, commands[i]->help);
-    fprintf(f, "\ntenon COMMAND --help, or tenon help COMMAND, says more about a command; tenon help keys lists all keys of\n"
+    fprintf(f, "\ntenon COMMAND --help, or tenon help COMMAND, says more about a command; tenon help keys "
+               "lists all keys of\n"
                "the configuration; tenon --version prints the version.\n");
 }
 
@@ -74,13 +77,14 @@ void help_command_text(FILE *f, const struct command *c)
     }
     fprintf(f, "\nOptions:\n\n");
     for (const struct option *o = c->options; o && o->name; o++) {
-        snprintf(meaning, sizeof meaning, "%s%s%s%s", o->help, o->preset ? " (default " : "", o->preset ? o->preset : "",
-                 o->preset ? ")" : "");
+        snprintf(meaning, sizeof meaning, "%s%s%s%s", o->help, o->preset ? " (default " : "",
+                 o->preset ? o->preset : "", o->preset ? ")" : "");
         line(f, help_option_form(o, form, sizeof form), 26, meaning);
     }
     line(f, "--help", 26, "this text");
     if (c->settings)
-        fprintf(f, "\nA setting, section.key=value, overrides the configuration file; tenon help keys lists the keys.\n");
+        fprintf(f, "\nA setting, section.key=value, overrides the configuration file; tenon help keys lists "
+                   "the keys.\n");
 }
 
 void help_keys(FILE *f, const char *section)

@@ -68,9 +68,12 @@ static int dispatch(int argc, char **argv)
     }
     c = command_find(argv[1]);
     if (!c)
-        return command_end(*argv[1] == '-' ? tn_error(TN_ERR_CONFIG, "unknown option %.100s; there are --help and --version, "
-                                                      "and tenon --help lists the commands", argv[1])
-                                           : command_unknown(argv[1]));
+        return command_end(*argv[1] == '-'
+                               ? tn_error(TN_ERR_CONFIG,
+                                          "unknown option %.100s; there are --help and --version, "
+                                          "and tenon --help lists the commands",
+                                          argv[1])
+                               : command_unknown(argv[1]));
     if (help_wanted(argc - 1, argv + 1)) {
         help_command_text(stdout, c);
         return 0;

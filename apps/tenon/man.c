@@ -61,8 +61,8 @@ static void command(FILE *f, const struct command *c)
     if (c->detail)
         paragraph(f, c->detail);
     for (const struct option *o = c->options; o && o->name; o++) {
-        snprintf(meaning, sizeof meaning, "%s%s%s%s", o->help, o->preset ? " (default " : "", o->preset ? o->preset : "",
-                 o->preset ? ")" : "");
+        snprintf(meaning, sizeof meaning, "%s%s%s%s", o->help, o->preset ? " (default " : "",
+                 o->preset ? o->preset : "", o->preset ? ")" : "");
         item(f, help_option_form(o, form, sizeof form), meaning);
     }
 }
@@ -87,22 +87,28 @@ static void keys(FILE *f, const struct tn_section *s)
 
 void help_man(FILE *f)
 {
-    fprintf(f, ".\\\" Written by tenon help --man.\n.TH TENON 1 \"\" \"tenon %s\" \"User Commands\"\n", TN_VERSION);
+    fprintf(f, ".\\\" Written by tenon help --man.\n.TH TENON 1 \"\" \"tenon %s\" \"User Commands\"\n",
+            TN_VERSION);
     section(f, "NAME");
     paragraph(f, "tenon - trains GPT models on one process or many");
     section(f, "SYNOPSIS");
     fputs(".B tenon\n.I COMMAND\n[\\fIARGUMENT\\fR ...]\n", f);
     section(f, "DESCRIPTION");
-    paragraph(f, "Tenon trains GPT models. Devices, kernels, communicators, optimizers and parallel strategies are plugins; a "
-                 "configuration file says which ones, and what to train. The same program and file work on a laptop and, "
+    paragraph(f, "Tenon trains GPT models. Devices, kernels, communicators, optimizers and parallel "
+                 "strategies are plugins; a "
+                 "configuration file says which ones, and what to train. The same program and file work on a "
+                 "laptop and, "
                  "under mpirun, srun or torchrun, on a cluster.");
     section(f, "COMMANDS");
     for (size_t i = 0; commands[i]; i++)
         command(f, commands[i]);
     section(f, "CONFIGURATION");
-    paragraph(f, "An INI file: [section] lines and key = value lines; a line that begins with ; or # is a comment, and so is what "
-                 "follows a blank and a ; behind a value. Unknown and repeated keys and values out of range are errors, all of "
-                 "them listed at once. An argument section.key=value overrides the file. Plugins add keys of their own.");
+    paragraph(f, "An INI file: [section] lines and key = value lines; a line that begins with ; or # is a "
+                 "comment, and so is what "
+                 "follows a blank and a ; behind a value. Unknown and repeated keys and values out of range "
+                 "are errors, all of "
+                 "them listed at once. An argument section.key=value overrides the file. Plugins add keys of "
+                 "their own.");
     for (const struct tn_section *s = tn_sections; s->name; s++)
         keys(f, s);
     section(f, "ENVIRONMENT");

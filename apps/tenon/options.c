@@ -49,8 +49,8 @@ static tn_status unknown_option(const struct command *c, const char *argument)
     if (near.best)
         snprintf(mean, sizeof mean, "; did you mean --%s?", near.best);
     else if (c->settings && setting_near(word))
-        snprintf(mean, sizeof mean, "; settings are given as section.key=value: did you mean %s=%.60s?", setting_near(word),
-                 equals && equals[1] ? equals + 1 : "VALUE");
+        snprintf(mean, sizeof mean, "; settings are given as section.key=value: did you mean %s=%.60s?",
+                 setting_near(word), equals && equals[1] ? equals + 1 : "VALUE");
     else
         snprintf(mean, sizeof mean, "; tenon %s --help lists what there is", c->name);
     return tn_error(TN_ERR_CONFIG, "%s: unknown option %.120s%s", c->name, argument, mean);
@@ -61,8 +61,12 @@ static tn_status unknown_option(const struct command *c, const char *argument)
 /* The option as a key of the configuration, to be checked by the same rules. */
 static struct tn_key option_key(const struct option *o)
 {
-    struct tn_key key = {.section = "", .name = o->name, .type = o->type ? o->type : TN_KEY_TEXT, .choices = o->choices,
-                         .low = o->low, .high = o->high};
+    struct tn_key key = {.section = "",
+                         .name = o->name,
+                         .type = o->type ? o->type : TN_KEY_TEXT,
+                         .choices = o->choices,
+                         .low = o->low,
+                         .high = o->high};
 
     if (o->low == 0 && o->high == 0)
         key.low = -INFINITY, key.high = INFINITY;
@@ -75,7 +79,8 @@ static tn_status value_set(struct options *out, const struct option *o, const ch
     char why[320];
 
     if (!tn_value_fits(&key, value, why, sizeof why))
-        return tn_error(TN_ERR_CONFIG, "%s: --%s %s: %s", out->command->name, o->name, *value ? value : "is empty", why);
+        return tn_error(TN_ERR_CONFIG, "%s: --%s %s: %s", out->command->name, o->name,
+                        *value ? value : "is empty", why);
     out->value[o - table(out->command)] = value;
     return TN_OK;
 }
@@ -90,7 +95,8 @@ static tn_status option_take(struct options *out, int argc, char **argv, int *at
         if (strlen(o->name) != n || strncmp(o->name, name, n))
             continue;
         if (!o->value && equals)
-            return tn_error(TN_ERR_CONFIG, "%s: --%s takes no value, found %.120s", out->command->name, o->name, argv[*at]);
+            return tn_error(TN_ERR_CONFIG, "%s: --%s takes no value, found %.120s", out->command->name,
+                            o->name, argv[*at]);
         if (!o->value) {
             out->value[o - table(out->command)] = "yes";
             return TN_OK;
@@ -98,7 +104,8 @@ static tn_status option_take(struct options *out, int argc, char **argv, int *at
         if (equals)
             return value_set(out, o, equals + 1);
         if (*at + 1 >= argc || !strncmp(argv[*at + 1], "--", 2))
-            return tn_error(TN_ERR_CONFIG, "%s: --%s needs a value: --%s %s", out->command->name, o->name, o->name, o->value);
+            return tn_error(TN_ERR_CONFIG, "%s: --%s needs a value: --%s %s", out->command->name, o->name,
+                            o->name, o->value);
         return value_set(out, o, argv[++*at]);
     }
     return unknown_option(out->command, argv[*at]);
@@ -117,10 +124,11 @@ static tn_status files_check(const struct options *out)
     const struct command *c = out->command;
 
     if ((uint32_t)out->files > c->files_max)
-        return tn_error(TN_ERR_CONFIG, "%s: one argument too many: %.200s; usage: tenon %s %s", c->name, out->file[c->files_max],
-                        c->name, c->usage);
+        return tn_error(TN_ERR_CONFIG, "%s: one argument too many: %.200s; usage: tenon %s %s", c->name,
+                        out->file[c->files_max], c->name, c->usage);
     if ((uint32_t)out->files < c->files_min)
-        return tn_error(TN_ERR_CONFIG, "%s: an argument is missing; usage: tenon %s %s", c->name, c->name, c->usage);
+        return tn_error(TN_ERR_CONFIG, "%s: an argument is missing; usage: tenon %s %s", c->name, c->name,
+                        c->usage);
     return TN_OK;
 }
 

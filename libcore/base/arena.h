@@ -18,7 +18,8 @@ void tn_arena_free(struct tn_arena *arena);      /* takes; NULL is fine */
 void *tn_alloc(struct tn_arena *arena, size_t bytes);
 /* As tn_alloc for n elements; a product that overflows ends the program like no memory. */
 void *tn_alloc_array(struct tn_arena *arena, size_t n, size_t bytes);
-/* Twice the room for a list of count elements, where it is full (count 0, 4, 8, 16, ...): NULL, list, count. */
+/* Twice the room for a list of count elements, where it is full (count 0, 4, 8, 16, ...): NULL, list, count.
+ */
 void *tn_alloc_grow(struct tn_arena *arena, void *list, size_t count, size_t bytes);
 __attribute__((format(printf, 2, 3))) char *tn_text(struct tn_arena *arena, const char *fmt, ...);
 __attribute__((format(printf, 2, 0))) char *tn_text_list(struct tn_arena *arena, const char *fmt, va_list ap);

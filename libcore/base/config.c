@@ -1,8 +1,8 @@
 /* config.c - where values come from, and what they are.
  *
- * What was said (given) and what may be said (slot) are two lists, joined by name at each look: so an option of
- * a plugin may be read from the file long before the plugin is known. There are some sixty keys; a look is a
- * walk over both lists and nobody looks inside a step. */
+ * What was said (given) and what may be said (slot) are two lists, joined by name at each look: so an option
+ * of a plugin may be read from the file long before the plugin is known. There are some sixty keys; a look is
+ * a walk over both lists and nobody looks inside a step. */
 #include "base/config.h"
 
 #include <jansson.h>
@@ -20,10 +20,12 @@
 static void slot_add(struct tn_config *c, const struct tn_key *key, const char *owner)
 {
     c->slot = tn_alloc_grow(c->arena, c->slot, c->slots, sizeof *c->slot);
-    c->slot[c->slots++] = (struct slot){key, tn_text(c->arena, "%s.%s", key->section, key->name), owner, NULL};
+    c->slot[c->slots++] =
+        (struct slot){key, tn_text(c->arena, "%s.%s", key->section, key->name), owner, NULL};
 }
 
-static void given_add(struct tn_config *c, const char *name, const char *value, enum source source, uint32_t line)
+static void given_add(struct tn_config *c, const char *name, const char *value, enum source source,
+                      uint32_t line)
 {
     const char *dot = strchr(name, '.');
     struct given g = {.source = source, .line = line};
@@ -49,7 +51,8 @@ const struct given *config_given(const struct tn_config *c, const char *name)
     const struct given *best = NULL;
 
     for (size_t i = 0; i < c->givens; i++)
-        if (c->given[i].value && (!best || c->given[i].source >= best->source) && !strcmp(c->given[i].name, name))
+        if (c->given[i].value && (!best || c->given[i].source >= best->source) &&
+            !strcmp(c->given[i].name, name))
             best = &c->given[i];
     return best;
 }
@@ -134,8 +137,13 @@ static struct tn_key *option_key(struct tn_config *c, const char *section, const
     struct tn_key *key = tn_alloc(c->arena, sizeof *key);
     int flag;
 
-    *key = (struct tn_key){.section = section, .name = o->key, .preset = o->preset, .low = o->low, .high = o->high,
-                           .help = o->help ? o->help : "", .otherwise = "nothing"};
+    *key = (struct tn_key){.section = section,
+                           .name = o->key,
+                           .preset = o->preset,
+                           .low = o->low,
+                           .high = o->high,
+                           .help = o->help ? o->help : "",
+                           .otherwise = "nothing"};
     if (o->preset && tn_value_flag(o->preset, &flag) && !strchr("01", *o->preset))
         key->type = TN_KEY_FLAG;
     else if (o->low == 0 && o->high == 0)
@@ -157,26 +165,28 @@ static int same_key(const struct tn_key *a, const struct tn_key *b)
     return a->type == b->type && a->low == b->low && a->high == b->high && same_text(a->preset, b->preset);
 }
 
-static tn_status option_add(struct tn_config *c, const char *section, const struct tn_option *o, const char *owner)
+static tn_status option_add(struct tn_config *c, const char *section, const struct tn_option *o,
+                            const char *owner)
 {
     struct tn_key *key = option_key(c, section, o);
     const struct slot *old = config_slot(c, tn_text(c->arena, "%s.%s", section, o->key));
     char why[320];
 
     if (key->preset && !tn_value_fits(key, key->preset, why, sizeof why))
-        return tn_error(TN_ERR, "plugin %s: the default %s of its option %s.%s does not fit: %s", owner, key->preset,
-                        section, o->key, why);
+        return tn_error(TN_ERR, "plugin %s: the default %s of its option %s.%s does not fit: %s", owner,
+                        key->preset, section, o->key, why);
     if (!old)
         slot_add(c, key, owner);
     else if (!old->owner && !old->key->shared)
         return tn_error(TN_ERR, "plugin %s has an option %s, which is a key of the core", owner, old->name);
     else if (old->owner && !same_key(old->key, key))
-        return tn_error(TN_ERR, "plugins %s and %s both have an option %s, with other ranges or defaults", old->owner,
-                        owner, old->name);
+        return tn_error(TN_ERR, "plugins %s and %s both have an option %s, with other ranges or defaults",
+                        old->owner, owner, old->name);
     return TN_OK;
 }
 
-tn_status tn_config_add(struct tn_config *c, const char *section, const struct tn_option *options, const char *owner)
+tn_status tn_config_add(struct tn_config *c, const char *section, const struct tn_option *options,
+                        const char *owner)
 {
     tn_status s = TN_OK;
 
@@ -190,7 +200,8 @@ tn_status tn_config_add(struct tn_config *c, const char *section, const struct t
 /* --- values */
 
 /* The value that holds for a slot, NULL if it is unset, and where it is from. */
-static const char *slot_value(const struct tn_config *c, const struct slot *slot, enum source *source, uint32_t *line)
+static const char *slot_value(const struct tn_config *c, const struct slot *slot, enum source *source,
+                              uint32_t *line)
 {
     const struct given *g = config_given(c, slot->name);
 
@@ -326,7 +337,8 @@ int tn_config_at(const struct tn_config *c, size_t i, struct tn_config_entry *ou
 
     if (i >= c->slots)
         return 0;
-    *out = (struct tn_config_entry){.key = c->slot[i].key, .name = c->slot[i].name, .owner = c->slot[i].owner};
+    *out =
+        (struct tn_config_entry){.key = c->slot[i].key, .name = c->slot[i].name, .owner = c->slot[i].owner};
     out->value = slot_value(c, &c->slot[i], &source, &line);
     out->origin = config_place(c, source, line);
     return 1;

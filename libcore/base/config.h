@@ -8,9 +8,9 @@
  *     tn_config_case, tn_config_add          as needed; the keys that say which plugins can be read already
  *     tn_config_check     every problem of the whole configuration in one error, a line each
  *
- * Getters take "section.key", parse on each call and give the default where the value is no good, so that they
- * can be used before the check; a name that is no key is a mistake of the program and ends it. After the check
- * a configuration is read only but for tn_config_settle; texts live as long as it. */
+ * Getters take "section.key", parse on each call and give the default where the value is no good, so that
+ * they can be used before the check; a name that is no key is a mistake of the program and ends it. After the
+ * check a configuration is read only but for tn_config_settle; texts live as long as it. */
 #ifndef TN_BASE_CONFIG_H
 #define TN_BASE_CONFIG_H
 #include <tenon/abi.h>
@@ -25,8 +25,8 @@
 struct tn_key {
     const char *section, *name;
     uint32_t type;
-    uint32_t shared;                             /* 1: a plugin may have an option of this name, and reads this key */
-    const char *preset;                          /* default as in the file; NULL: unset, and otherwise says more */
+    uint32_t shared;    /* 1: a plugin may have an option of this name, and reads this key */
+    const char *preset; /* default as in the file; NULL: unset, and otherwise says more */
     const char *otherwise;                       /* what holds while it is unset */
     double low, high;                            /* inclusive; INFINITY: no limit */
     const char *unit, *choices;                  /* or NULL; choices are separated by | */
@@ -53,10 +53,11 @@ void tn_config_free(struct tn_config *c);        /* NULL is fine */
 /* A value from a case or checkpoint file: weaker than the INI file. What is wrong with it, the check says. */
 void tn_config_case(struct tn_config *c, const char *key, const char *value);
 
-/* The options of plugin `owner` become keys of the section. Borrows options, which end with {0}; NULL is fine.
- * A preset of yes or no makes a flag, low and high both 0 a text, all others are floats. Two plugins may have
- * the same option if it is the same in all but the help. */
-tn_status tn_config_add(struct tn_config *c, const char *section, const struct tn_option *options, const char *owner);
+/* The options of plugin `owner` become keys of the section. Borrows options, which end with {0}; NULL is
+ * fine. A preset of yes or no makes a flag, low and high both 0 a text, all others are floats. Two plugins
+ * may have the same option if it is the same in all but the help. */
+tn_status tn_config_add(struct tn_config *c, const char *section, const struct tn_option *options,
+                        const char *owner);
 
 /* A problem that another part found, for the list that the check gives; key says where it is, may be NULL. */
 __attribute__((format(printf, 3, 4)))
@@ -68,15 +69,16 @@ tn_status tn_config_check(struct tn_config *c);
 int64_t tn_config_int(const struct tn_config *c, const char *key);           /* 0 while unset */
 double tn_config_float(const struct tn_config *c, const char *key);          /* of ints and flags too */
 int tn_config_flag(const struct tn_config *c, const char *key);
-const char *tn_config_text(const struct tn_config *c, const char *key);      /* NULL while unset; of any type */
+const char *tn_config_text(const struct tn_config *c, const char *key); /* NULL while unset; of any type */
 /* The words of a list, ending with NULL; returns their number. */
 size_t tn_config_list(struct tn_config *c, const char *key, const char *const **words);
 int tn_config_is(const struct tn_config *c, const char *key, const char *word);  /* text equal to word */
 
 int tn_config_has(const struct tn_config *c, const char *key);               /* is it a key at all? */
 int tn_config_is_set(const struct tn_config *c, const char *key);            /* did the user say it? */
-const char *tn_config_origin(const struct tn_config *c, const char *key);    /* "run.ini:7", "command line", "default" */
-const char *tn_config_path(const struct tn_config *c);                       /* of the INI file, NULL without */
+const char *tn_config_origin(const struct tn_config *c,
+                             const char *key);         /* "run.ini:7", "command line", "default" */
+const char *tn_config_path(const struct tn_config *c); /* of the INI file, NULL without */
 
 /* The value of a key that was left open, once it is known; the user's word stays. Origin "derived". */
 __attribute__((format(printf, 3, 4)))

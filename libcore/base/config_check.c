@@ -142,7 +142,8 @@ static const char *given_wrong(const struct tn_config *c, const struct given *g)
         return NULL;
     if (!*g->value)
         return tn_text(c->arena, "%s is empty; %s", g->name, why);
-    return tn_text(c->arena, "%s = %.*s%s: %s", g->name, SHOWN, g->value, strlen(g->value) > SHOWN ? "..." : "", why);
+    return tn_text(c->arena, "%s = %.*s%s: %s", g->name, SHOWN, g->value,
+                   strlen(g->value) > SHOWN ? "..." : "", why);
 }
 
 static void problem_at(struct tn_config *c, enum source source, uint32_t line, const char *text)

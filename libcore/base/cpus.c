@@ -1,9 +1,9 @@
 /* cpus.c - how many CPUs may this process use?
  *
  * In a container all CPUs of the machine are visible, while a quota of a control group allows the time of a
- * few: more threads than that only take turns in being stopped. Groups nest, so the quota of every group up to
- * the root counts; both versions of the interface are read, since both are in use. A quota of one and a half
- * gives two threads. */
+ * few: more threads than that only take turns in being stopped. Groups nest, so the quota of every group up
+ * to the root counts; both versions of the interface are read, since both are in use. A quota of one and a
+ * half gives two threads. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,8 +20,8 @@ static uint32_t affinity_cpus(void)
     return (uint32_t)CPU_COUNT(&set);
 }
 
-/* The quota that a group's folder states in CPUs, 0 if none: cpu.max holds "quota period" or "max period", the
- * older pair of files one number each, -1 for none. */
+/* The quota that a group's folder states in CPUs, 0 if none: cpu.max holds "quota period" or "max period",
+ * the older pair of files one number each, -1 for none. */
 static double folder_quota(const char *folder)
 {
     char path[4352];

@@ -78,7 +78,8 @@ static tn_status read_rest(int fd, const char *path, size_t limit, size_t room, 
         have += (size_t)n;
         if (have > limit) {
             char reason[96];
-            snprintf(reason, sizeof reason, "it has more than the %zu bytes that such a file may have", limit);
+            snprintf(reason, sizeof reason, "it has more than the %zu bytes that such a file may have",
+                     limit);
             return fail(TN_ERR_INPUT, "read", path, reason);
         }
     }

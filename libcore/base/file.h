@@ -1,7 +1,7 @@
 /* file.h - whole files: read, written so that a crash leaves the old or the new one, and paths.
  *
- * Every failure is a sentence with the path and the system's reason. Reading: TN_ERR_INPUT where the user named
- * something that is not there or cannot be read, else TN_ERR_IO. Writing: TN_ERR_IO. */
+ * Every failure is a sentence with the path and the system's reason. Reading: TN_ERR_INPUT where the user
+ * named something that is not there or cannot be read, else TN_ERR_IO. Writing: TN_ERR_IO. */
 #ifndef TN_BASE_FILE_H
 #define TN_BASE_FILE_H
 #include <tenon/abi.h>
@@ -11,8 +11,8 @@
 /* All bytes and a 0 behind them, owned by the caller (free). More than limit bytes are refused. */
 tn_status tn_file_read(const char *path, size_t limit, char **data, size_t *bytes);
 
-/* Writes under a temporary name beside path, syncs, renames, syncs the folder. A failure leaves path as it was
- * and no temporary file. */
+/* Writes under a temporary name beside path, syncs, renames, syncs the folder. A failure leaves path as it
+ * was and no temporary file. */
 tn_status tn_file_write(const char *path, const void *data, size_t bytes);
 
 /* The pieces of the same, for files that are written bit by bit. */
@@ -22,7 +22,8 @@ tn_status tn_folder_sync(const char *path);      /* so that names made or change
 tn_status tn_file_rename(const char *from, const char *to);
 
 tn_status tn_folder_make(const char *path);      /* with all above it; fine if it is there */
-tn_status tn_folder_space(const char *path, uint64_t *free_bytes); /* for this user, where path is or will be */
+tn_status tn_folder_space(const char *path,
+                          uint64_t *free_bytes); /* for this user, where path is or will be */
 /* Removes a file or a folder with all in it; follows no symbolic link; fine if it is not there. */
 tn_status tn_path_remove(const char *path);
 int tn_path_exists(const char *path);

@@ -1,10 +1,11 @@
 /* ini.c - INI text through inih, with its traps closed.
  *
- * inih, as distributions build it, takes an indented line for more of the value above, cuts lines at 200 bytes
- * and reads their tails as new lines, cuts names of sections at 50, ends the file at a NUL, passes duplicates
- * and forgets what stands behind a section's bracket; it also does not say on which line a value was. So each
- * line is looked at here first, and inih gets one key line at a time, under its section's header, only if none
- * of this can happen. What it must then do is call back exactly once; anything else is a problem of that line. */
+ * inih, as distributions build it, takes an indented line for more of the value above, cuts lines at 200
+ * bytes and reads their tails as new lines, cuts names of sections at 50, ends the file at a NUL, passes
+ * duplicates and forgets what stands behind a section's bracket; it also does not say on which line a value
+ * was. So each line is looked at here first, and inih gets one key line at a time, under its section's
+ * header, only if none of this can happen. What it must then do is call back exactly once; anything else is a
+ * problem of that line. */
 #include "base/ini.h"
 
 #include <ctype.h>
@@ -15,7 +16,7 @@ struct scan {
     struct tn_names *names;
     struct tn_ini *out;
     uint32_t line;
-    const char *section;                         /* interned; NULL: none yet; "": one that was not understood */
+    const char *section; /* interned; NULL: none yet; "": one that was not understood */
 };
 
 __attribute__((format(printf, 2, 3))) static void problem(struct scan *s, const char *fmt, ...)
@@ -33,11 +34,17 @@ __attribute__((format(printf, 2, 3))) static void problem(struct scan *s, const 
 
 /* --- bytes */
 
-/* Length of the UTF-8 character at text, 0 if it is none: no overlong form, surrogate or value past U+10FFFF. */
+/* Length of the UTF-8 character at text, 0 if it is none: no overlong form, surrogate or value past U+10FFFF.
+ */
 static size_t utf8_length(const unsigned char *text, size_t bytes)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t n = text[0] < 0x80 ? 1 : text[0] < 0xc0 ? 0 : text[0] < 0xe0 ? 2 : text[0] < 0xf0 ? 3 : text[0] < 0xf8 ? 4 : 0;
+    size_t n = text[0] < 0x80   ? 1
+               : text[0] < 0xc0 ? 0
+               : text[0] < 0xe0 ? 2
+               : text[0] < 0xf0 ? 3
+               : text[0] < 0xf8 ? 4
+                                : 0;
     uint32_t c = n < 2 ? text[0] : text[0] & (0x7fu >> n);
 
     if (!n || n > bytes)
@@ -121,7 +128,8 @@ static void section_line(struct scan *s, const char *text, size_t bytes)
     s->section = tn_intern_bytes(s->names, name, n);
     for (size_t i = 0; i < o->sections; i++)
         if (o->section[i].section == s->section) {
-            problem(s, "section [%s] again; it began on line %u, put all its keys there", s->section, o->section[i].line);
+            problem(s, "section [%s] again; it began on line %u, put all its keys there", s->section,
+                    o->section[i].line);
             return;
         }
     o->section = tn_alloc_grow(s->arena, o->section, o->sections, sizeof *o->section);
@@ -184,7 +192,9 @@ static void key_line(struct scan *s, const char *text, size_t bytes)
     if (!*s->section)                            /* which was reported */
         return;
     if (bytes > TN_INI_LINE) {
-        problem(s, "the line has %zu characters, more than %d; shorten it, or give this key as an argument of the command",
+        problem(s,
+                "the line has %zu characters, more than %d; shorten it, or give this key as an argument of "
+                "the command",
                 bytes, TN_INI_LINE);
         return;
     }

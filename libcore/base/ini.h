@@ -1,8 +1,8 @@
 /* ini.h - an INI file as a list of entries with their lines, and a list of everything that is wrong with it.
  *
- * The grammar: `[section]`, `key = value` or `key: value`, lines that begin with ; or # are comments, and so is
- * what follows a blank and a ; behind a value. Blanks around sections' brackets, keys and values do not count;
- * an indented key is a key. UTF-8 with or without a byte order mark; lines end with LF or CR LF.
+ * The grammar: `[section]`, `key = value` or `key: value`, lines that begin with ; or # are comments, and so
+ * is what follows a blank and a ; behind a value. Blanks around sections' brackets, keys and values do not
+ * count; an indented key is a key. UTF-8 with or without a byte order mark; lines end with LF or CR LF.
  *
  * inih splits the lines. What it would pass over in silence is found here before: see ini.c. */
 #ifndef TN_BASE_INI_H

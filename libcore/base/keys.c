@@ -1,7 +1,7 @@
 /* keys.c - the core's keys, in one table: it checks configurations and makes the help and the man page.
  *
- * Keys of an optimizer or a strategy (beta1, momentum, virtual, ...) are not here: their plugins bring them. A key
- * marked shared belongs to a strategy too, but is here since every configuration may name it. */
+ * Keys of an optimizer or a strategy (beta1, momentum, virtual, ...) are not here: their plugins bring them.
+ * A key marked shared belongs to a strategy too, but is here since every configuration may name it. */
 #include <math.h>
 
 #include "base/config.h"
@@ -44,17 +44,23 @@ const struct tn_key tn_keys[] = {
      .help = "Size of the vocabulary"},
     {SECTION("model", "block_size"), INT(1, 16777216), .unit = "tokens", .preset = "1024",
      .help = "Longest context that the model has positions for"},
-    {SECTION("model", "dropout"), FLOAT(0, 0.999), .preset = "0", .help = "Share of activations dropped in training"},
-    {SECTION("model", "bias"), FLAG, .preset = "yes", .help = "Whether gpt2's linear layers and norms have a bias"},
-    {SECTION("model", "gelu"), CHOICE("erf|tanh"), .preset = "erf", .help = "Form of gpt2's activation: exact, or OpenAI's"},
+    {SECTION("model", "dropout"), FLOAT(0, 0.999), .preset = "0",
+     .help = "Share of activations dropped in training"},
+    {SECTION("model", "bias"), FLAG, .preset = "yes",
+     .help = "Whether gpt2's linear layers and norms have a bias"},
+    {SECTION("model", "gelu"), CHOICE("erf|tanh"), .preset = "erf",
+     .help = "Form of gpt2's activation: exact, or OpenAI's"},
     {SECTION("model", "tie_embeddings"), FLAG, .otherwise = "yes for gpt2, no for the others",
      .help = "Whether the output layer is the embedding"},
     {SECTION("model", "norm_eps"), FLOAT(0, 1), .preset = "1e-5", .help = "Added to the variance in norms"},
-    {SECTION("model", "rope_theta"), FLOAT(1, 1e12), .preset = "10000", .help = "Base of the rotary positions"},
-    {SECTION("model", "n_expert"), INT(1, 65536), .unit = "experts", .preset = "8", .help = "Experts of a mixtral block"},
+    {SECTION("model", "rope_theta"), FLOAT(1, 1e12), .preset = "10000",
+     .help = "Base of the rotary positions"},
+    {SECTION("model", "n_expert"), INT(1, 65536), .unit = "experts", .preset = "8",
+     .help = "Experts of a mixtral block"},
     {SECTION("model", "top_k"), INT(1, 65536), .unit = "experts", .preset = "2",
      .help = "Experts that see a token; at most n_expert"},
-    {SECTION("model", "init_std"), FLOAT(0, 10), .preset = "0.02", .help = "Deviation of the initial weights"},
+    {SECTION("model", "init_std"), FLOAT(0, 10), .preset = "0.02",
+     .help = "Deviation of the initial weights"},
 
     /* --- train */
     {SECTION("train", "seq_len"), INT(1, 16777216), .unit = "tokens", .otherwise = "model.block_size",
@@ -62,11 +68,13 @@ const struct tn_key tn_keys[] = {
     {SECTION("train", "global_batch"), INT(1, 16777216), .unit = "sequences", .preset = "12",
      .help = "Sequences of one update, over all processes"},
     {SECTION("train", "micro_batch"), INT(1, 16777216), .unit = "sequences", .otherwise = "global_batch / dp",
-     .help = "Sequences of one forward pass on one data-parallel rank; global_batch / (micro_batch dp) of them "
-             "accumulate, a whole number"},
+     .help =
+         "Sequences of one forward pass on one data-parallel rank; global_batch / (micro_batch dp) of them "
+         "accumulate, a whole number"},
     {SECTION("train", "steps"), INT(0, MOST_STEPS), .unit = "updates", .preset = "1000",
      .help = "Updates in all, those before a resume included"},
-    {SECTION("train", "grad_clip"), FLOAT(0, 1e9), .preset = "1", .help = "Largest norm of the gradient; 0: no limit"},
+    {SECTION("train", "grad_clip"), FLOAT(0, 1e9), .preset = "1",
+     .help = "Largest norm of the gradient; 0: no limit"},
     {SECTION("train", "seed"), INT(0, MOST_SEED), .preset = "1337",
      .help = "Seed of the initial weights, the order of data and the dropout"},
     {SECTION("train", "eval_interval"), INT(0, MOST_STEPS), .unit = "updates", .preset = "250",
@@ -81,16 +89,19 @@ const struct tn_key tn_keys[] = {
      .help = "What follows a loss or gradient norm that is not finite; skip leaves out the update"},
 
     /* --- data */
-    {SECTION("data", "dir"), TEXT("a folder"), .otherwise = "no data", .help = "Folder made by tenon prepare"},
+    {SECTION("data", "dir"), TEXT("a folder"), .otherwise = "no data",
+     .help = "Folder made by tenon prepare"},
     {SECTION("data", "order"), CHOICE("random|shuffle"), .preset = "random",
      .help = "Windows at random places, or each window once an epoch in shuffled order"},
 
     /* --- optimizer */
-    {SECTION("optimizer", "name"), TEXT("the name of a plugin"), .preset = "adamw", .help = "Plugin that makes the update"},
+    {SECTION("optimizer", "name"), TEXT("the name of a plugin"), .preset = "adamw",
+     .help = "Plugin that makes the update"},
     {SECTION("optimizer", "lr"), FLOAT(0, 1e6), .preset = "1e-3", .help = "Learning rate after the warm-up"},
 
     {SECTION("optimizer", "lr_scale"), LIST("NAME=FACTOR"), .otherwise = "1 for all",
-     .help = "Factors of the learning rate for parameters by name, * and ? allowed; the last that fits counts"},
+     .help =
+         "Factors of the learning rate for parameters by name, * and ? allowed; the last that fits counts"},
     {SECTION("optimizer", "no_decay"), LIST("names"), .otherwise = "none but tensors of fewer than two dims",
      .help = "Parameters, by name, * and ? allowed, whose weights do not decay"},
 
@@ -101,16 +112,21 @@ const struct tn_key tn_keys[] = {
      .help = "Updates in which the learning rate rises to its full value"},
     {SECTION("schedule", "steps"), INT(1, MOST_STEPS), .unit = "updates", .otherwise = "train.steps",
      .help = "Update at which min_lr is reached"},
-    {SECTION("schedule", "decay"), INT(0, MOST_STEPS), .unit = "updates", .otherwise = "a fifth of schedule.steps",
-     .help = "Length of the fall at the end of wsd"},
-    {SECTION("schedule", "min_lr"), FLOAT(0, 1e6), .preset = "0", .help = "Learning rate at the end; at most optimizer.lr"},
+    {SECTION("schedule", "decay"), INT(0, MOST_STEPS), .unit = "updates",
+     .otherwise = "a fifth of schedule.steps", .help = "Length of the fall at the end of wsd"},
+    {SECTION("schedule", "min_lr"), FLOAT(0, 1e6), .preset = "0",
+     .help = "Learning rate at the end; at most optimizer.lr"},
 
     /* --- parallel */
-    {SECTION("parallel", "dp"), INT(1, 1048576), .unit = "ranks", .otherwise = "what the other axes leave of the world",
+    {SECTION("parallel", "dp"), INT(1, 1048576), .unit = "ranks",
+     .otherwise = "what the other axes leave of the world",
      .help = "Data parallel: replicas with batches of their own"},
-    {SECTION("parallel", "pp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Pipeline parallel: stages of blocks"},
-    {SECTION("parallel", "cp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Context parallel: parts of a sequence"},
-    {SECTION("parallel", "tp"), INT(1, 65536), .unit = "ranks", .preset = "1", .help = "Tensor parallel: parts of a layer"},
+    {SECTION("parallel", "pp"), INT(1, 65536), .unit = "ranks", .preset = "1",
+     .help = "Pipeline parallel: stages of blocks"},
+    {SECTION("parallel", "cp"), INT(1, 65536), .unit = "ranks", .preset = "1",
+     .help = "Context parallel: parts of a sequence"},
+    {SECTION("parallel", "tp"), INT(1, 65536), .unit = "ranks", .preset = "1",
+     .help = "Tensor parallel: parts of a layer"},
     {SECTION("parallel", "ep"), INT(1, 65536), .unit = "ranks", .preset = "1",
      .help = "Expert parallel: experts spread over ranks"},
     {SECTION("parallel", "zero"), INT(0, 3), .shared = 1, .preset = "0",
@@ -129,27 +145,32 @@ const struct tn_key tn_keys[] = {
      .help = "Plugin of the communicator, such as self, gloo, mpi or nccl"},
     {SECTION("backend", "bootstrap"), TEXT("the name of a plugin"), .otherwise = "what the launcher offers",
      .help = "Plugin that finds the other processes, such as env or pmix"},
-    {SECTION("backend", "threads"), INT(1, 1024), .unit = "threads", .otherwise = "the CPUs that this process may use",
-     .help = "Threads of one process"},
+    {SECTION("backend", "threads"), INT(1, 1024), .unit = "threads",
+     .otherwise = "the CPUs that this process may use", .help = "Threads of one process"},
     {SECTION("backend", "dtype"), CHOICE("fp32|bf16|fp16"), .preset = "fp32",
      .help = "Numbers of compute and activations; weights of record, sums and norms are fp32"},
     {SECTION("backend", "timeout"), FLOAT(0.1, 604800), .unit = "seconds", .preset = "300",
      .help = "Limit of one wait for other processes"},
 
     /* --- plugins */
-    {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"), .otherwise = "the usual places only",
-     .help = "Places that are searched for plugins first"},
-    {SECTION("plugins", "dp"), TEXT("the name of a plugin"), .otherwise = "ddp, or shard if parallel.zero is set",
-     .help = "Strategy of the axis dp"},
-    {SECTION("plugins", "pp"), TEXT("the name of a plugin"), .otherwise = "pp", .help = "Strategy of the axis pp"},
-    {SECTION("plugins", "cp"), TEXT("the name of a plugin"), .otherwise = "cp", .help = "Strategy of the axis cp"},
-    {SECTION("plugins", "tp"), TEXT("the name of a plugin"), .otherwise = "tp", .help = "Strategy of the axis tp"},
-    {SECTION("plugins", "ep"), TEXT("the name of a plugin"), .otherwise = "ep", .help = "Strategy of the axis ep"},
-    {SECTION("plugins", "passes"), LIST("names of plugins"), .otherwise = "none", .help = "Further passes over the graph"},
+    {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"),
+     .otherwise = "the usual places only", .help = "Places that are searched for plugins first"},
+    {SECTION("plugins", "dp"), TEXT("the name of a plugin"),
+     .otherwise = "ddp, or shard if parallel.zero is set", .help = "Strategy of the axis dp"},
+    {SECTION("plugins", "pp"), TEXT("the name of a plugin"), .otherwise = "pp",
+     .help = "Strategy of the axis pp"},
+    {SECTION("plugins", "cp"), TEXT("the name of a plugin"), .otherwise = "cp",
+     .help = "Strategy of the axis cp"},
+    {SECTION("plugins", "tp"), TEXT("the name of a plugin"), .otherwise = "tp",
+     .help = "Strategy of the axis tp"},
+    {SECTION("plugins", "ep"), TEXT("the name of a plugin"), .otherwise = "ep",
+     .help = "Strategy of the axis ep"},
+    {SECTION("plugins", "passes"), LIST("names of plugins"), .otherwise = "none",
+     .help = "Further passes over the graph"},
 
     /* --- checkpoint */
-    {SECTION("checkpoint", "dir"), TEXT("a folder"), .otherwise = "runs/NAME, after the configuration file NAME.ini",
-     .help = "The run directory"},
+    {SECTION("checkpoint", "dir"), TEXT("a folder"),
+     .otherwise = "runs/NAME, after the configuration file NAME.ini", .help = "The run directory"},
     {SECTION("checkpoint", "interval"), INT(0, MOST_STEPS), .unit = "updates", .preset = "250",
      .help = "Updates from one checkpoint to the next; 0: only after the last"},
     {SECTION("checkpoint", "keep"), INT(0, MOST_STEPS), .unit = "checkpoints", .preset = "3",

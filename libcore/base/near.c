@@ -43,7 +43,8 @@ void tn_near_try(struct tn_near *near, const char *known)
     uint32_t distance = tn_near_distance(near->word, known), letters = (uint32_t)strnlen(near->word, LONGEST);
     uint32_t limit = letters >= 6 ? letters / 3 : letters >= 4 ? 2 : 1;
 
-    if (distance <= limit && distance < strnlen(known, LONGEST) && (!near->best || distance < near->distance)) {
+    if (distance <= limit && distance < strnlen(known, LONGEST) &&
+        (!near->best || distance < near->distance)) {
         near->best = known;
         near->distance = distance;
     }

@@ -1,12 +1,12 @@
 /* pool.c - parallel, team and barrier over a fixed set of threads.
  *
- * Everything that waits, waits at a gate: a counter that only grows. Who opens it adds one; who waits knows the
- * count that it saw. There are three: `work` (a new job for the workers), `done` (the last worker is through)
- * and `meet` (the barrier). A gate is watched awake for SPIN_NS, then asleep by futex: work between two kernels
- * starts at once and an idle pool burns nothing.
+ * Everything that waits, waits at a gate: a counter that only grows. Who opens it adds one; who waits knows
+ * the count that it saw. There are three: `work` (a new job for the workers), `done` (the last worker is
+ * through) and `meet` (the barrier). A gate is watched awake for SPIN_NS, then asleep by futex: work between
+ * two kernels starts at once and an idle pool burns nothing.
  *
- * One job at a time. A call that finds the pool busy, which includes every call from inside a body, runs on its
- * own thread alone: so nesting cannot deadlock and two callers cannot mix. */
+ * One job at a time. A call that finds the pool busy, which includes every call from inside a body, runs on
+ * its own thread alone: so nesting cannot deadlock and two callers cannot mix. */
 #include "base/pool.h"
 
 #include <errno.h>
@@ -95,7 +95,8 @@ static void job_run(uint32_t thread)
         pool.team(pool.arg, thread, pool.threads);
         in_team = 0;
     } else if (thread < pool.parts) {
-        int64_t units = pool.n / pool.grain, lo = units * thread / pool.parts, hi = units * (thread + 1) / pool.parts;
+        int64_t units = pool.n / pool.grain, lo = units * thread / pool.parts,
+                hi = units * (thread + 1) / pool.parts;
         pool.range(pool.arg, lo * pool.grain, thread + 1 == pool.parts ? pool.n : hi * pool.grain);
     }
 }
@@ -244,8 +245,8 @@ tn_status tn_pool_start(uint32_t threads)
         int error = worker_create(t);
         if (error) {
             workers_end(t - 1);
-            return tn_error(TN_ERR_IO, "cannot create thread %u of %u: %s; set backend.threads lower", t, threads,
-                            strerror(error));
+            return tn_error(TN_ERR_IO, "cannot create thread %u of %u: %s; set backend.threads lower", t,
+                            threads, strerror(error));
         }
     }
     return TN_OK;

@@ -2,8 +2,9 @@
  *
  * Started once, after plugins were probed in child processes (a child of fork has no threads but the one that
  * forked). Until then, and from inside a body, everything runs on the caller alone, so code need not ask. The
- * executor's thread is thread 0 of the team; the other threads wait for work, first awake for some microseconds
- * (between two kernels of a step), then asleep. The four functions are the host table's; see tenon/abi.h. */
+ * executor's thread is thread 0 of the team; the other threads wait for work, first awake for some
+ * microseconds (between two kernels of a step), then asleep. The four functions are the host table's; see
+ * tenon/abi.h. */
 #ifndef TN_BASE_POOL_H
 #define TN_BASE_POOL_H
 #include <tenon/abi.h>
@@ -18,6 +19,7 @@ void tn_pool_team(void (*body)(void *arg, uint32_t thread, uint32_t threads), vo
 void tn_pool_barrier(void);
 uint32_t tn_pool_threads(void);
 
-/* How many CPUs this process may use: of the affinity mask and of the quotas of its control groups the least. */
+/* How many CPUs this process may use: of the affinity mask and of the quotas of its control groups the least.
+ */
 uint32_t tn_cpus(void);
 #endif

@@ -18,6 +18,7 @@ void tn_random_normals(uint64_t seed, uint32_t stream, uint32_t step, uint64_t f
                        float *out);
 /* 0 … n-1, all equally likely; index below 2^56, n from 1 to 2^63. */
 uint64_t tn_random_below(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index, uint64_t n);
-/* The stream of a name, such as that of a parameter: 2^31 and up, so small numbers are free for other uses. */
+/* The stream of a name, such as that of a parameter: 2^31 and up, so small numbers are free for other uses.
+ */
 uint32_t tn_random_stream(const char *name);
 #endif

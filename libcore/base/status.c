@@ -37,7 +37,8 @@ struct tn_host tn_host_table = {
     .threads = tn_pool_threads,
 };
 
-/* Every object has the weak tn_host of abi.h, so an initialised one here might lose to another at link time. */
+/* Every object has the weak tn_host of abi.h, so an initialised one here might lose to another at link time.
+ */
 __attribute__((constructor)) static void host_set(void)
 {
     tn_host = &tn_host_table;
@@ -132,7 +133,8 @@ static uint32_t level_from_environment(void)
     for (uint32_t i = 0; i < LEVELS; i++)
         if (!strcasecmp(text, level_name[i]))
             return i;
-    fprintf(stderr, "tenon: warning: TENON_LOG=%s is none of error, warning, info, debug; info is used\n", text);
+    fprintf(stderr, "tenon: warning: TENON_LOG=%s is none of error, warning, info, debug; info is used\n",
+            text);
     return TN_LOG_INFO;
 }
 

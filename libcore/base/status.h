@@ -18,7 +18,8 @@ const char *tn_error_text(void);
 tn_status tn_error_status(void);
 void tn_error_clear(void);
 
-/* As tn_error, for texts of any length that are ready, such as the list of all problems of a configuration. */
+/* As tn_error, for texts of any length that are ready, such as the list of all problems of a configuration.
+ */
 tn_status tn_error_long_at(const char *file, int32_t line, tn_status code, const char *text);
 #define tn_error_long(code, text) tn_error_long_at(__FILE__, __LINE__, code, text)
 

@@ -83,7 +83,8 @@ int tn_value_flag(const char *text, int *out)
 }
 
 /* --- words */
-int tn_value_words(const char *text, char separator, int (*each)(void *arg, const char *word, size_t bytes), void *arg)
+int tn_value_words(const char *text, char separator, int (*each)(void *arg, const char *word, size_t bytes),
+                   void *arg)
 {
     for (;;) {
         const char *end = strchrnul(text, separator), *word = text, *last = end;
@@ -155,7 +156,8 @@ static int word_list(void *arg, const char *word, size_t bytes)
 
 static void range_number(const struct tn_key *key, char *out, size_t bytes)
 {
-    const char *kind = key->type == TN_KEY_INT ? "a whole number" : "a number", *unit = key->unit ? key->unit : "";
+    const char *kind = key->type == TN_KEY_INT ? "a whole number" : "a number",
+               *unit = key->unit ? key->unit : "";
     const char *gap = key->unit ? " " : "";
 
     if (isinf(key->low) && isinf(key->high))

@@ -1,4 +1,5 @@
-/* test_config.c - a configuration: types and ranges, who wins, and every problem said at once, with its place. */
+/* test_config.c - a configuration: types and ranges, who wins, and every problem said at once, with its
+ * place. */
 #include <check.h>
 #include <jansson.h>
 #include <locale.h>
@@ -72,14 +73,17 @@ START_TEST(the_table_is_sound)
         const struct tn_section *s = tn_sections;
         while (s->name && strcmp(s->name, k->section))
             s++;
-        ck_assert_msg(s->name && k->help && *k->help && k->help[strlen(k->help) - 1] != '.', "%s.%s", k->section, k->name);
+        ck_assert_msg(s->name && k->help && *k->help && k->help[strlen(k->help) - 1] != '.', "%s.%s",
+                      k->section, k->name);
         ck_assert_msg((k->preset == NULL) == (k->otherwise != NULL), "%s.%s", k->section, k->name);
-        ck_assert_msg(!k->preset || tn_value_fits(k, k->preset, why, sizeof why), "%s.%s", k->section, k->name);
+        ck_assert_msg(!k->preset || tn_value_fits(k, k->preset, why, sizeof why), "%s.%s", k->section,
+                      k->name);
         ck_assert_msg((k->type == TN_KEY_CHOICE) == (k->choices != NULL), "%s.%s", k->section, k->name);
         ck_assert_msg(k->type > TN_KEY_FLOAT || k->low < k->high, "%s.%s", k->section, k->name);
         ck_assert_uint_gt(strlen(tn_key_range(k, range, sizeof range)), 0);
         for (const struct tn_key *l = tn_keys; l < k; l++)
-            ck_assert_msg(strcmp(l->section, k->section) || strcmp(l->name, k->name), "%s.%s twice", k->section, k->name);
+            ck_assert_msg(strcmp(l->section, k->section) || strcmp(l->name, k->name), "%s.%s twice",
+                          k->section, k->name);
     }
 }
 END_TEST
@@ -104,7 +108,8 @@ END_TEST
 
 START_TEST(the_strongest_word_wins)
 {
-    opened("[train]\nsteps = 20\nseed = 5\n", "train.seed=6", "train.micro_batch=7", "train.micro_batch=8", NULL);
+    opened("[train]\nsteps = 20\nseed = 5\n", "train.seed=6", "train.micro_batch=7", "train.micro_batch=8",
+           NULL);
     tn_config_case(c, "train.steps", "30");
     tn_config_case(c, "train.seq_len", "31");
     tn_config_settle(c, "train.seq_len", "%d", 99);
@@ -151,10 +156,12 @@ END_TEST
 
 START_TEST(numbers_are_strict)
 {
-    static const char *const bad[] = {"nan", "inf", "-inf", "NaN", "infinity", "-1", "1e400", "1e-400", "0x10", " 1e-3", "1e-3 ",
-                                      "1_000", "3,0e-4", "3e-4=x", "1e", "e3", ".", "-", "+", "", "1.2.3", "1f", "1 2", "--1",
-                                      "yes", "1e+", "0x1p3", "1d3"};
-    static const char *const good[] = {"0", "1", "3e-4", "3E-4", ".5", "5.", "+1", "1e+2", "0.0", "-0", "1e-300"};
+    static const char *const bad[] = {"nan",    "inf",  "-inf",  "NaN",   "infinity", "-1",     "1e400",
+                                      "1e-400", "0x10", " 1e-3", "1e-3 ", "1_000",    "3,0e-4", "3e-4=x",
+                                      "1e",     "e3",   ".",     "-",     "+",        "",       "1.2.3",
+                                      "1f",     "1 2",  "--1",   "yes",   "1e+",      "0x1p3",  "1d3"};
+    static const char *const good[] = {"0",  "1",    "3e-4", "3E-4", ".5",    "5.",
+                                       "+1", "1e+2", "0.0",  "-0",   "1e-300"};
     char text[64];
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -162,7 +169,8 @@ START_TEST(numbers_are_strict)
             double value;
             if (k->type != TN_KEY_FLOAT && k->type != TN_KEY_INT)
                 continue;
-            ck_assert_msg(!tn_value_fits(k, bad[i], text, sizeof text), "%s.%s = %s", k->section, k->name, bad[i]);
+            ck_assert_msg(!tn_value_fits(k, bad[i], text, sizeof text), "%s.%s = %s", k->section, k->name,
+                          bad[i]);
             ck_assert_msg(!strcmp(bad[i], "-1") || !tn_value_float(bad[i], &value), "%s", bad[i]);
         }
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
@@ -171,7 +179,8 @@ START_TEST(numbers_are_strict)
         ck_assert_double_eq(value, strtod(good[i], NULL));
     }
     for (size_t i = 0; i < 4; i++) {
-        static const char *const whole[] = {"9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809"};
+        static const char *const whole[] = {"9223372036854775807", "9223372036854775808",
+                                            "-9223372036854775808", "-9223372036854775809"};
         int64_t n = 0;
         ck_assert_int_eq(tn_value_int(whole[i], &n), i % 2 == 0);
         ck_assert(i % 2 || n == (i ? INT64_MIN : INT64_MAX));
@@ -180,12 +189,14 @@ START_TEST(numbers_are_strict)
     refused("run.ini:2: parallel.zero = 4: expected a whole number from 0 to 3\n"
             "command line: model.n_layer = 0: expected a whole number from 1 to 10000 blocks\n"
             "command line: backend.timeout = 604801: expected a number from 0.1 to 604800 seconds");
-    opened("[train]\nsteps = 1e6\nseed = 9223372036854775808\nglobal_batch = 3.0\n[optimizer]\nlr = -1\n", NULL);
-    refused("run.ini:2: train.steps = 1e6: expected a whole number from 0 to 4294967295 updates\n"
-            "run.ini:3: train.seed = 9223372036854775808: expected a whole number from 0 to 9007199254740991\n"
-            "run.ini:4: train.global_batch = 3.0: expected a whole number from 1 to 16777216 sequences\n"
-            "run.ini:6: optimizer.lr = -1: expected a number from 0 to 1000000");
-    ck_assert_int_eq(tn_config_int(c, "train.steps"), 1000);  /* a getter before the check gives the default */
+    opened("[train]\nsteps = 1e6\nseed = 9223372036854775808\nglobal_batch = 3.0\n[optimizer]\nlr = -1\n",
+           NULL);
+    refused(
+        "run.ini:2: train.steps = 1e6: expected a whole number from 0 to 4294967295 updates\n"
+        "run.ini:3: train.seed = 9223372036854775808: expected a whole number from 0 to 9007199254740991\n"
+        "run.ini:4: train.global_batch = 3.0: expected a whole number from 1 to 16777216 sequences\n"
+        "run.ini:6: optimizer.lr = -1: expected a number from 0 to 1000000");
+    ck_assert_int_eq(tn_config_int(c, "train.steps"), 1000); /* a getter before the check gives the default */
 }
 END_TEST
 
@@ -201,7 +212,8 @@ END_TEST
 
 START_TEST(flags_choices_lists)
 {
-    static const char *const yes[] = {"yes", "true", "1", "on", "True", "YES"}, *const no[] = {"no", "false", "0", "off"};
+    static const char *const yes[] = {"yes", "true", "1", "on", "True", "YES"}, *const no[] = {"no", "false",
+                                                                                               "0", "off"};
     const char *const *words;
     char text[64];
 
@@ -221,7 +233,8 @@ START_TEST(flags_choices_lists)
     }
     opened(NULL, "model.bias=maybe", "schedule.name=cosin", "backend.kernels=cpu,,ref", NULL);
     refused("command line: model.bias = maybe: expected yes or no\n"
-            "command line: schedule.name = cosin: expected constant, cosine, linear or wsd; did you mean cosine?\n"
+            "command line: schedule.name = cosin: expected constant, cosine, linear or wsd; did you mean "
+            "cosine?\n"
             "command line: backend.kernels = cpu,,ref: expected names of plugins, separated by commas");
     opened(NULL, "backend.kernels= cpu , ref", "schedule.name=wsd", NULL);
     fine();
@@ -238,23 +251,24 @@ END_TEST
 
 START_TEST(all_problems_at_once)
 {
-    opened("[train]\nstepz = 3\nlr = 1e-3\nsteps =   ; none\n  seed = x\n[trian]\nsteps = 4\n[train]\nseed = 2\njunk\n"
+    opened("[train]\nstepz = 3\nlr = 1e-3\nsteps =   ; none\n  seed = x\n[trian]\nsteps = 4\n[train]\nseed = "
+           "2\njunk\n"
            "[zebra]\nk = 1\n[model]\nquux_blah = 1\n",
            "train.stps=4", "optimizer.lr=nan", NULL);
     tn_config_case(c, "model.n_embed", "64");
-    refused_with(
-            "case file: unknown key model.n_embed; did you mean model.n_embd?\n"
-            "run.ini:2: unknown key train.stepz; did you mean train.steps?\n"
-            "run.ini:3: unknown key train.lr; did you mean optimizer.lr?\n"
-            "run.ini:4: train.steps is empty; expected a whole number from 0 to 4294967295 updates\n"
-            "run.ini:5: train.seed = x: expected a whole number from 0 to 9007199254740991\n"
-            "run.ini:6: unknown section [trian]; did you mean [train]?\n"
-            "run.ini:8: section [train] again; it began on line 1, put all its keys there\n"
-            "run.ini:9: train.seed again; it is on line 5 already\n"
-            "run.ini:10: expected key = value, found \"junk\"\n"
-            "run.ini:11: unknown section [zebra]; there are model, train, data, optimizer, schedule, parallel, backend, plugins, "
-            "checkpoint\n"
-            "run.ini:14: unknown key model.quux_blah; its keys are arch, n_layer, n_head,");
+    refused_with("case file: unknown key model.n_embed; did you mean model.n_embd?\n"
+                 "run.ini:2: unknown key train.stepz; did you mean train.steps?\n"
+                 "run.ini:3: unknown key train.lr; did you mean optimizer.lr?\n"
+                 "run.ini:4: train.steps is empty; expected a whole number from 0 to 4294967295 updates\n"
+                 "run.ini:5: train.seed = x: expected a whole number from 0 to 9007199254740991\n"
+                 "run.ini:6: unknown section [trian]; did you mean [train]?\n"
+                 "run.ini:8: section [train] again; it began on line 1, put all its keys there\n"
+                 "run.ini:9: train.seed again; it is on line 5 already\n"
+                 "run.ini:10: expected key = value, found \"junk\"\n"
+                 "run.ini:11: unknown section [zebra]; there are model, train, data, optimizer, schedule, "
+                 "parallel, backend, plugins, "
+                 "checkpoint\n"
+                 "run.ini:14: unknown key model.quux_blah; its keys are arch, n_layer, n_head,");
     refused_with("top_k, init_std\n"
             "command line: unknown key train.stps; did you mean train.steps?\n"
             "command line: optimizer.lr = nan: expected a number from 0 to 1000000");
@@ -319,8 +333,10 @@ static const struct tn_option adam[] = {
 START_TEST(plugins_add_options)
 {
     static const struct tn_option twin[] = {{"beta1", "0.9", "other words", 0, 1}, {0}},
-                                  other[] = {{"beta1", "0.8", "", 0, 1}, {0}}, core[] = {{"lr", "1", "", 0, 1}, {0}},
-                                  wrong[] = {{"gamma", "2", "", 0, 1}, {0}}, shared[] = {{"zero", "0", "", 0, 2}, {0}};
+                                  other[] = {{"beta1", "0.8", "", 0, 1}, {0}},
+                                  core[] = {{"lr", "1", "", 0, 1}, {0}},
+                                  wrong[] = {{"gamma", "2", "", 0, 1}, {0}},
+                                  shared[] = {{"zero", "0", "", 0, 2}, {0}};
 
     opened("[optimizer]\nname = adam\nbeta1 = 0.5\nbeta2 = 1\nnesterov = on\n", NULL);
     refused_with("run.ini:3: unknown key optimizer.beta1; its keys are name, lr");
@@ -333,7 +349,8 @@ START_TEST(plugins_add_options)
     ck_assert_int_eq(tn_config_add(c, "optimizer", NULL, "none"), TN_OK);
     ck_assert_int_eq(tn_config_add(c, "parallel", shared, "shard"), TN_OK);
     ck_assert_int_lt(tn_config_add(c, "optimizer", other, "other"), 0);
-    ck_assert_ptr_nonnull(strstr(tn_error_text(), "plugins adam and other both have an option optimizer.beta1"));
+    ck_assert_ptr_nonnull(
+        strstr(tn_error_text(), "plugins adam and other both have an option optimizer.beta1"));
     ck_assert_int_lt(tn_config_add(c, "optimizer", core, "bad"), 0);
     ck_assert_ptr_nonnull(strstr(tn_error_text(), "which is a key of the core"));
     ck_assert_int_lt(tn_config_add(c, "optimizer", wrong, "bad"), 0);

@@ -1,8 +1,8 @@
 /* test_config_fuzz.c - 20 000 damaged configurations: each is accepted or refused in words, never a signal.
  *
- * Damage is drawn from Philox, so every run sees the same files. What is checked besides: a refusal has a text
- * whose lines name a place; an accepted configuration has only values that fit; and no key or value is made up,
- * which is how a cut line would show. */
+ * Damage is drawn from Philox, so every run sees the same files. What is checked besides: a refusal has a
+ * text whose lines name a place; an accepted configuration has only values that fit; and no key or value is
+ * made up, which is how a cut line would show. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,14 +17,21 @@
 #define MOST 4096
 
 static const char *const seeds[] = {
-    "; a run\n[model]\narch = gpt2\nn_layer = 4\nn_embd=128\nbias = no\n\n[train]\nsteps = 20 ; few\nseed : 7\n"
-    "[optimizer]\nname = adamw\nlr = 1e-3\n[schedule]\nname = cosine\nwarmup = 10\n[parallel]\ntp = 2\nsp = yes\n",
-    "\xef\xbb\xbf[data]\r\ndir = /data/sh\xc3\xa4kespeare\r\n  order = shuffle\r\n[backend]\r\nkernels = cpu, ref\r\n",
-    "[plugins]\npath = /aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:"
-    "/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n[checkpoint]\nkeep = 2\n",
+    "; a run\n[model]\narch = gpt2\nn_layer = 4\nn_embd=128\nbias = no\n\n[train]\nsteps = 20 ; few\nseed : "
+    "7\n"
+    "[optimizer]\nname = adamw\nlr = 1e-3\n[schedule]\nname = cosine\nwarmup = 10\n[parallel]\ntp = 2\nsp = "
+    "yes\n",
+    "\xef\xbb\xbf[data]\r\ndir = /data/sh\xc3\xa4kespeare\r\n  order = shuffle\r\n[backend]\r\nkernels = "
+    "cpu, ref\r\n",
+    "[plugins]\npath = "
+    "/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa:"
+    "/bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\n[checkpoint]"
+    "\nkeep = 2\n",
 };
-static const char *const scraps[] = {"[", "]", "=", ";", " ;", "#", "\n", "\r", "\n\n", "[train]\n", "\nlr = ", "nan", "1e999", "-",
-                                     "\t", " ", "\xff\xfe", "\xef\xbb\xbf", "0x", "\"", ",,", "train.", "%s%n", "\xc3"};
+static const char *const scraps[] = {"[",     "]",  "=",    ";",         " ;",       "#",
+                                     "\n",    "\r", "\n\n", "[train]\n", "\nlr = ",  "nan",
+                                     "1e999", "-",  "\t",   " ",         "\xff\xfe", "\xef\xbb\xbf",
+                                     "0x",    "\"", ",,",   "train.",    "%s%n",     "\xc3"};
 static uint64_t drawn;
 
 static size_t below(size_t n)
@@ -162,5 +169,5 @@ int main(void)
         accepted += check_config(path, text, bytes);
     }
     printf("%d of %d accepted\n", accepted, ROUNDS);
-    return accepted < ROUNDS / 20 || accepted > ROUNDS * 19 / 20;       /* the damage is neither nothing nor all */
+    return accepted < ROUNDS / 20 || accepted > ROUNDS * 19 / 20; /* the damage is neither nothing nor all */
 }

@@ -19,7 +19,7 @@ static void teardown(void)
 
 static void parse_bytes(const char *text, size_t bytes)
 {
-    char *copy = malloc(bytes ? bytes : 1);      /* without a 0 behind it, so that a sanitizer sees an overrun */
+    char *copy = malloc(bytes ? bytes : 1); /* without a 0 behind it, so that a sanitizer sees an overrun */
 
     memcpy(copy, text, bytes);
     tn_ini_parse(arena, copy, bytes, &ini);
@@ -87,7 +87,8 @@ END_TEST
 
 START_TEST(indented_lines_stand_for_themselves)
 {
-    gives("[a]\nlr = 1\n  min_lr = 1e-5\n\t; l = 3\n   # m = 4\n\tn = 5\n", "a.lr=1@2|a.min_lr=1e-5@3|a.n=5@6");
+    gives("[a]\nlr = 1\n  min_lr = 1e-5\n\t; l = 3\n   # m = 4\n\tn = 5\n",
+          "a.lr=1@2|a.min_lr=1e-5@3|a.n=5@6");
     gives("[a]\nfiles = a,\n   b\n", "a.files=a,@2|3:expected key = value, found \"b\"");
     gives("  [a]\n k = 1\n", "a.k=1@2");
 }
@@ -109,7 +110,8 @@ START_TEST(long_lines_are_whole_or_refused)
             } else {
                 ck_assert_uint_eq(ini.entries, 0);
                 ck_assert_uint_eq(ini.problems, 1);
-                ck_assert_msg(strstr(result(), tn_text(arena, "2:the line has %d characters", n)) != NULL, "%s", result());
+                ck_assert_msg(strstr(result(), tn_text(arena, "2:the line has %d characters", n)) != NULL,
+                              "%s", result());
             }
         }
     char *comment = tn_text(arena, "[a]\n; %0500d = 3\nk = 1\n", 0);
@@ -139,8 +141,8 @@ START_TEST(duplicates_name_both_lines)
 {
     gives("[a]\nlr = 1\n[b]\nlr = 2\n", "a.lr=1@2|b.lr=2@4");
     gives("[a]\nlr = 1\nlr = 2\n", "a.lr=1@2|3:a.lr again; it is on line 2 already");
-    gives("[a]\nlr = 1\n[b]\n[a]\nlr = 2\n",
-          "a.lr=1@2|4:section [a] again; it began on line 1, put all its keys there|5:a.lr again; it is on line 2 already");
+    gives("[a]\nlr = 1\n[b]\n[a]\nlr = 2\n", "a.lr=1@2|4:section [a] again; it began on line 1, put all its "
+                                             "keys there|5:a.lr again; it is on line 2 already");
 }
 END_TEST
 

@@ -167,7 +167,8 @@ START_TEST(idle_pool_burns_nothing)
     nanosleep(&while_idle, NULL);
     getrusage(RUSAGE_SELF, &after);
     tn_pool_stop();
-    ck_assert_int_lt((after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000000 + after.ru_utime.tv_usec - before.ru_utime.tv_usec,
+    ck_assert_int_lt((after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000000 + after.ru_utime.tv_usec -
+                         before.ru_utime.tv_usec,
                      50000);
 }
 END_TEST

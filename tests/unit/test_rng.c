@@ -20,7 +20,8 @@ START_TEST(philox_known_answers)
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const uint32_t *c = known[i].counter, *k = known[i].key;
-        struct tn_philox block = tn_philox((uint64_t)k[1] << 32 | k[0], c[2], c[3], (uint64_t)c[1] << 32 | c[0]);
+        struct tn_philox block =
+            tn_philox((uint64_t)k[1] << 32 | k[0], c[2], c[3], (uint64_t)c[1] << 32 | c[0]);
         for (int w = 0; w < 4; w++)
             ck_assert_uint_eq(block.word[w], known[i].result[w]);
     }
@@ -83,7 +84,7 @@ END_TEST
 START_TEST(below_is_fair)
 {
     int count[7] = {0}, third[3] = {0};
-    uint64_t most = UINT64_C(3) << 61;           /* a plain product would make one rest of 3 rarer: 3, 3 and 2 of 8 */
+    uint64_t most = UINT64_C(3) << 61; /* a plain product would make one rest of 3 rarer: 3, 3 and 2 of 8 */
 
     for (uint64_t i = 0; i < 70000; i++) {
         uint64_t v = tn_random_below(3, 0, 0, i, 7);
