@@ -81,7 +81,10 @@ static tn_status find_optimizer(struct tn_engine *e, struct tn_config *c, const 
         return s;
     }
     *out = table;
-    return tn_config_add(c, "optimizer", (*out)->options, tn_config_text(c, "optimizer.name"));
+    s = tn_config_add(c, "optimizer", (*out)->options, tn_config_text(c, "optimizer.name"));
+    if (s)
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+    return s;
 }
 
 /* The options' values, once the configuration has been checked. */
@@ -127,7 +130,8 @@ static void find_pass(struct tn_engine *e, struct tn_config *c, const char *key,
         return;
     }
     pass = table;
-    tn_config_add(c, "parallel", pass->options, name);
+    if (tn_config_add(c, "parallel", pass->options, name))
+        tn_config_problem(c, NULL, "%s", tn_error_text());
     e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c};
 }
 
