@@ -138,7 +138,7 @@ static void *open_object(struct tn_loaded *p)
     if (!real) {
         refuse(p, "vanished while it was loaded");
     } else if (!handle) {
-        const char *text = dlerror();            /* begins with the path, mostly */
+        const char *text = dlerror(); /* begins with the path, mostly */
         size_t n = strlen(real);
         if (text && !strncmp(text, real, n) && !strncmp(text + n, ": ", 2))
             text += n + 2;

@@ -170,8 +170,8 @@ tn_status tn_registry_find(struct tn_registry *r, const char *key, const char *n
     if (type->probe) {
         const struct tn_offer *o = ask_here(r, c, id);
         if (!o || !o->score)
-            return tn_registry_fail(r, TN_ERR_CONFIG, "%s = %s: not usable here: %s; for %s there are: %s", key,
-                                    name, o && *o->why ? o->why : "it gives no reason", type->what,
+            return tn_registry_fail(r, TN_ERR_CONFIG, "%s = %s: not usable here: %s; for %s there are: %s",
+                                    key, name, o && *o->why ? o->why : "it gives no reason", type->what,
                                     tn_registry_names(r, id));
     }
     *out = c;
