@@ -34,6 +34,7 @@ extern const struct command *const commands[];   /* ends with NULL, in the order
 
 extern const struct command config_command;
 extern const struct command help_command;
+extern const struct command plugins_command;
 
 /* NULL if there is none of this name. */
 const struct command *command_find(const char *name);

@@ -129,20 +129,34 @@ static tn_status start(struct tn_loaded *p)
     return TN_OK;
 }
 
+/* NULL after refuse. Absolute, since a name without a slash would send dlopen searching. */
+static void *open_object(struct tn_loaded *p)
+{
+    char *real = realpath(p->path, NULL);
+    void *handle = real ? dlopen(real, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+    if (!real) {
+        refuse(p, "vanished while it was loaded");
+    } else if (!handle) {
+        const char *text = dlerror(); /* begins with the path, mostly */
+        size_t n = strlen(real);
+        if (text && !strncmp(text, real, n) && !strncmp(text + n, ": ", 2))
+            text += n + 2;
+        refuse(p, "the system's loader refuses it: %s", text ? text : "it did not say why");
+    }
+    free(real);
+    return handle;
+}
+
 /* Everything in which code of the plugin runs, or its memory is believed. */
 static tn_status enter(struct tn_loaded *p)
 {
     const struct tn_plugin *(*entry)(const struct tn_host *);
-    void *handle = dlopen(p->path, RTLD_NOW | RTLD_LOCAL);
+    void *handle = open_object(p);
     tn_status s;
 
-    if (!handle) {
-        const char *text = dlerror(); /* begins with the path, mostly */
-        size_t n = strlen(p->path);
-        if (text && !strncmp(text, p->path, n) && !strncmp(text + n, ": ", 2))
-            text += n + 2;
-        return refuse(p, "the system's loader refuses it: %s", text ? text : "it did not say why");
-    }
+    if (!handle)
+        return TN_ERR_INPUT;
     *(void **)&entry = dlsym(handle, "tn_plugin_entry");
     if (!entry)
         return refuse(p, "has a Tenon note, but does not export tn_plugin_entry");
@@ -178,8 +192,7 @@ static struct tn_loaded *add(const char *path, const struct tn_card *card)
 
     if (!p)
         return NULL;
-    /* absolute: a name without a slash would send dlopen searching */
-    p->path = realpath(path, NULL);
+    p->path = strdup(path);
     if (!p->path) {
         free(p);
         return NULL;
@@ -212,7 +225,7 @@ tn_status tn_plugin_open(const char *path, const struct tn_loaded **out)
                         card.note.name, old->path);
     struct tn_loaded *p = add(path, &card);
     if (!p)
-        return tn_error(TN_ERR_IO, "%.300s: cannot be loaded: it vanished, or there is no memory", path);
+        return tn_error(TN_ERR_MEMORY, "%.300s: cannot be loaded: no memory", path);
     tn_host_table.interface = tn_host_interface;
     tn_guard_begin(p->path, "while it was loaded", TN_GUARD_SECONDS);
     p->status = enter(p);

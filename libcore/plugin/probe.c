@@ -70,7 +70,7 @@ static void write_all(int fd, const void *from, size_t bytes)
 _Noreturn static void child(const char *path, int out, struct tn_probe *probe)
 {
     static const int usual[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGPIPE, SIGALRM,
-                                SIGSEGV, SIGBUS,  SIGILL,  SIGFPE,  SIGABRT};
+                                SIGSEGV, SIGBUS, SIGILL,  SIGFPE,  SIGABRT};
     const struct rlimit none = {0, 0};
     const struct tn_loaded *p;
 

@@ -162,7 +162,7 @@ tn_status tn_registry_find(struct tn_registry *r, const char *key, const char *n
         return fail_unknown(r, key, name, id);
     if (!tn_card_provides(&c->card, id))
         return tn_registry_fail(r, TN_ERR_CONFIG,
-                                "%s = %s: the plugin %s provides %s, not %s; %s is one of: %s", key, name,
+                                "%s = %s: the plugin %s provides %s, not %s; for %s there are: %s", key, name,
                                 c->path, *c->card.note.provides ? c->card.note.provides : "nothing", id,
                                 type->what, tn_registry_names(r, id));
     if ((s = tn_registry_load(c)) < 0)
@@ -170,8 +170,8 @@ tn_status tn_registry_find(struct tn_registry *r, const char *key, const char *n
     if (type->probe) {
         const struct tn_offer *o = ask_here(r, c, id);
         if (!o || !o->score)
-            return tn_registry_fail(r, TN_ERR_CONFIG, "%s = %s: not usable here: %s; %s is one of: %s", key,
-                                    name, o && *o->why ? o->why : "it gives no reason", type->what,
+            return tn_registry_fail(r, TN_ERR_CONFIG, "%s = %s: not usable here: %s; for %s there are: %s",
+                                    key, name, o && *o->why ? o->why : "it gives no reason", type->what,
                                     tn_registry_names(r, id));
     }
     *out = c;

@@ -474,7 +474,7 @@ START_TEST(explains_names_that_fail)
     says(tn_error_text(), "run.ini:7: b.x = goot: there is no such plugin, did you mean good?", dir);
     says(tn_error_text(), "absent, ", "better, ");
     ck_assert_int_eq(tn_registry_get(r, "b.x", "good", "tenon.comm/1", &table), TN_ERR_CONFIG);
-    says(tn_error_text(), "good.so provides tenon.bootstrap/1, not tenon.comm/1", "a communicator is one of: promise");
+    says(tn_error_text(), "good.so provides tenon.bootstrap/1, not tenon.comm/1", "for a communicator there are: promise");
     ck_assert_int_eq(tn_registry_get(r, "b.x", "future", TN_BOOTSTRAP_ID, &table), TN_ERR_INPUT);
     says(tn_error_text(), "b.x = future: ", "speaks ABI 8 to 9");
     ck_assert_int_eq(tn_registry_get(r, "b.x", "missing", TN_BOOTSTRAP_ID, &table), TN_ERR_INPUT);
@@ -555,6 +555,79 @@ START_TEST(finds_in_stated_places_only)
 }
 END_TEST
 
+/* --- devices and kernels */
+static struct tn_registry *compute(void)
+{
+    const char *dir = NULL;
+    static const char *const names[] = {"kslow", "kfast", "kother", "knone", "crash", "good"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        dir = put("k", names[i], names[i]);
+    return registry(&dir, 1);
+}
+
+static const char *name_of(const void *table)
+{
+    return tn_plugin_owner(table)->card.note.name;
+}
+
+START_TEST(chooses_a_device_by_kind)
+{
+    struct tn_registry *r = compute();
+    const struct tn_device_api *d;
+
+    ck_assert_msg(tn_registry_device(r, "backend.device", "cpu", &d) >= 0, "%s", tn_error_text());
+    ck_assert_str_eq(name_of(d), "kslow");
+    ck_assert_int_eq(tn_registry_device(r, "run.ini:3: backend.device", "cuda", &d), TN_ERR_CONFIG);
+    ck_assert_ptr_null(d);
+    says(tn_error_text(), "run.ini:3: backend.device = cuda: no plugin here is a device", "kother: is for the device toaster");
+    tn_registry_close(r);
+}
+END_TEST
+
+START_TEST(chooses_kernels_by_score)
+{
+    struct tn_registry *r = compute();
+    const struct tn_kernels *k[TN_MAX_KERNELS];
+    uint32_t n;
+
+    ck_assert_msg(tn_registry_kernels(r, "backend.kernels", NULL, "cpu", k, &n) >= 0, "%s", tn_error_text());
+    ck_assert_uint_eq(n, 2);
+    ck_assert_str_eq(name_of(k[0]), "kfast");
+    ck_assert_str_eq(name_of(k[1]), "kslow");
+    ck_assert_int_eq(tn_registry_kernels(r, "backend.kernels", NULL, "cuda", k, &n), TN_ERR_CONFIG);
+    ck_assert_uint_eq(n, 0);
+    says(tn_error_text(), "backend.kernels (for the device cuda): no plugin", "kfast: is for the device cpu");
+    tn_registry_close(r);
+}
+END_TEST
+
+START_TEST(takes_kernels_in_the_order_of_their_names)
+{
+    struct tn_registry *r = compute();
+    const struct tn_kernels *k[TN_MAX_KERNELS];
+    uint32_t n;
+
+    ck_assert_msg(tn_registry_kernels(r, "b.k", " kslow,kfast ", "cpu", k, &n) >= 0, "%s", tn_error_text());
+    ck_assert_uint_eq(n, 2);
+    ck_assert_str_eq(name_of(k[0]), "kslow");
+    ck_assert_str_eq(name_of(k[1]), "kfast");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", "kslow, kother", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "b.k = kother: these kernels work on the device toaster", "backend.device is cpu");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", "kslow, kslow", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "b.k", "names kslow twice");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", " , ", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "b.k is empty", "kfast");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", "kfast, knone", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "b.k = knone: not usable here", "score 0");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", "kfats", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "b.k = kfats: there is no such plugin", "did you mean kfast?");
+    ck_assert_int_eq(tn_registry_kernels(r, "b.k", "good", "cpu", k, &n), TN_ERR_CONFIG);
+    says(tn_error_text(), "good.so provides tenon.bootstrap/1, not tenon.kernels/1", "for kernels there are: ");
+    tn_registry_close(r);
+}
+END_TEST
+
 START_TEST(lists_every_answer)
 {
     const char *dir = all_of_them();
@@ -600,6 +673,9 @@ int main(void)
     tcase_add_test(c, explains_names_that_fail);
     tcase_add_test(c, takes_the_first_of_a_name);
     tcase_add_test(c, finds_in_stated_places_only);
+    tcase_add_test(c, chooses_a_device_by_kind);
+    tcase_add_test(c, chooses_kernels_by_score);
+    tcase_add_test(c, takes_kernels_in_the_order_of_their_names);
     tcase_add_test(c, lists_every_answer);
     suite_add_tcase(s, c);
     r = srunner_create(s);

@@ -94,6 +94,14 @@ START_TEST(sends_meet_receives)
     ck_assert_int_eq(self->wait(first, 0), TN_OK);
     ck_assert_int_eq(self->wait(second, 0), TN_OK);
     ck_assert_int_eq(x[1], 2);
+    x[1] = y[1] = 0;                             /* two wait: the older one is met first */
+    ck_assert_int_eq(self->start(world, &list[1], 2, NULL, &first), TN_OK);
+    ck_assert_int_eq(run(&list[0], 1), TN_OK);
+    ck_assert_int_eq(self->wait(first, 0), TN_DECLINED);
+    ck_assert_int_eq(run(&list[3], 1), TN_OK);
+    ck_assert_int_eq(self->wait(first, 0), TN_OK);
+    ck_assert_int_eq(x[1], 2);
+    ck_assert_int_eq(y[1], 4);
 }
 END_TEST
 

@@ -1,0 +1,261 @@
+/* cmd_plugins.c - tenon plugins: which plugins there are, in which state, and why one would be chosen.
+ *
+ * The list asks every sound file in a process of its own what it can do here, so a broken plugin costs a line
+ * of the table and nothing else. --explain shows the same knowledge by choice: every candidate with score and
+ * reason in the order in which an automatic choice would take them, then every file that was refused. */
+#include <stdlib.h>
+
+#include "base/config.h"
+#include "base/status.h"
+#include "options.h"
+#include "plugin/registry.h"
+
+struct row {
+    const struct tn_candidate *c;
+    const struct tn_probe *p;
+};
+
+struct rows {
+    struct row *row; /* owned */
+    size_t n;
+};
+
+static tn_status ask_all(struct tn_registry *r, struct rows *out)
+{
+    tn_status s;
+
+    *out = (struct rows){0};
+    for (const struct tn_candidate *c = NULL; (c = tn_registry_each(r, c));)
+        out->n++;
+    out->row = calloc(out->n + 1, sizeof *out->row);
+    if (!out->row)
+        return tn_error(TN_ERR_MEMORY, "no memory for a list of %zu plugins", out->n);
+    out->n = 0;
+    for (const struct tn_candidate *c = NULL; (c = tn_registry_each(r, c));) {
+        struct row *row = &out->row[out->n++];
+        row->c = c;
+        if ((s = tn_registry_ask(r, c, &row->p)) < 0)
+            return s;
+    }
+    return TN_OK;
+}
+
+/* A sentence about a file, without the path that the line has already. */
+static const char *cause(const struct row *row)
+{
+    const char *why = row->p->why;
+    size_t n = strlen(row->c->path);
+
+    return !strncmp(why, row->c->path, n) && !strncmp(why + n, ": ", 2) ? why + n + 2 : why;
+}
+
+/* "tenon.device/1 tenon.kernels/1" -> "device, kernels" */
+static void short_ids(const char *ids, char *out, size_t room)
+{
+    size_t k = 0;
+
+    *out = 0;
+    while (*ids && k + 1 < room) {
+        size_t n = strcspn(ids, " ");
+        size_t skip = !strncmp(ids, "tenon.", 6) ? 6 : 0,
+               tail = n > 2 && !strncmp(ids + n - 2, "/1", 2) ? 2 : 0;
+        if (n)
+            k += (size_t)snprintf(out + k, room - k, "%s%.*s", k ? ", " : "", (int)(n - skip - tail),
+                                  ids + skip);
+        ids += n + (ids[n] == ' ');
+    }
+}
+
+static const char *state(const struct row *row, char *out, size_t room)
+{
+    if (row->p->status < 0) {
+        snprintf(out, room, "refused: %s", cause(row));
+        return out;
+    }
+    for (uint32_t i = 0; i < row->p->offers; i++) {
+        const struct tn_offer *o = &row->p->offer[i];
+        if (!o->score) {
+            snprintf(out, room, "not usable here: %s", *o->why ? o->why : "it gives no reason");
+            return out;
+        }
+    }
+    return "ready";
+}
+
+static int wider(int width, const char *text)
+{
+    int n = (int)strlen(text);
+
+    return n > width ? n : width;
+}
+
+static void list(const struct rows *rows)
+{
+    static const char *const head[] = {"NAME", "VERSION", "PROVIDES", "FILE"};
+    int width[4] = {4, 7, 8, 4};
+    char ids[160], text[TN_WHY_SIZE + 32];
+
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tn_card *card = &rows->row[i].c->card;
+        short_ids(card->note.provides, ids, sizeof ids);
+        width[0] = wider(width[0], card->note.name);
+        width[1] = wider(width[1], card->note.version);
+        width[2] = wider(width[2], ids);
+        width[3] = wider(width[3], rows->row[i].c->path);
+    }
+    printf("%-*s  %-*s  %-*s  %-*s  STATE\n", width[0], head[0], width[1], head[1], width[2], head[2],
+           width[3], head[3]);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tn_note *note = &rows->row[i].c->card.note;
+        short_ids(note->provides, ids, sizeof ids);
+        printf("%-*s  %-*s  %-*s  %-*s  %s\n", width[0], *note->name ? note->name : "-", width[1],
+               *note->version ? note->version : "-", width[2], *ids ? ids : "-", width[3],
+               rows->row[i].c->path, state(&rows->row[i], text, sizeof text));
+    }
+}
+
+/* --- --explain */
+static void explain_places(const struct tn_registry *r)
+{
+    printf("Searched, the first place first:\n");
+    for (const struct tn_place_searched *p = tn_registry_places(r); p; p = p->next)
+        printf("  %-18s %s%s%s%s\n", p->said_by, p->directory, p->problem ? " (" : "",
+               p->problem ? p->problem : "", p->problem ? ")" : "");
+}
+
+struct offered {
+    const struct row *row;
+    const struct tn_offer *offer;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct offered *x = a, *y = b;
+
+    if (x->offer->score != y->offer->score)
+        return x->offer->score < y->offer->score ? 1 : -1;
+    return strcmp(x->row->c->card.note.name, y->row->c->card.note.name);
+}
+
+static void print_offer(const struct tn_interface_type *type, const struct offered *x)
+{
+    const char *name = x->row->c->card.note.name;
+    const struct tn_offer *o = x->offer;
+
+    if (!type->probe)
+        printf("  %-14s %s\n", name, x->row->p->about);
+    else
+        printf("  %-14s %5u  %-10s %s%s\n", name, o->score, o->kinds,
+               o->score ? "" : "not usable: ", *o->why ? o->why : "no reason given");
+}
+
+/* Candidates for one interface: usable ones first, as an automatic choice takes them. */
+static tn_status explain_choice(const struct tn_interface_type *type, const struct rows *rows)
+{
+    struct offered *list = calloc(rows->n + 1, sizeof *list);
+    size_t n = 0;
+
+    if (!list)
+        return tn_error(TN_ERR_MEMORY, "no memory for a list of %zu plugins", rows->n);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct tn_offer *o =
+            rows->row[i].p->status < 0 ? NULL : tn_probe_offer(rows->row[i].p, type->id);
+        if (o)
+            list[n++] = (struct offered){&rows->row[i], o};
+    }
+    qsort(list, n, sizeof *list, by_rank);
+    printf("\n%s, %s:\n", type->id, type->probe ? "by score unless named" : "by name");
+    if (n && type->probe)
+        printf("  %-14s %5s  %-10s REASON\n", "NAME", "SCORE", type->kind || type->kinds ? "DEVICE" : "");
+    for (size_t i = 0; i < n; i++)
+        print_offer(type, &list[i]);
+    if (!n)
+        printf("  none\n");
+    free(list);
+    return TN_OK;
+}
+
+static void explain_refused(const struct rows *rows)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->row[i].p->status < 0)
+            printf("%s  %s\n    %s\n", n++ ? "" : "\nRefused:\n", rows->row[i].c->path, cause(&rows->row[i]));
+    if (!n)
+        printf("\nNo file was refused.\n");
+}
+
+static tn_status explain(const struct tn_registry *r, const struct rows *rows)
+{
+    explain_places(r);
+    for (const struct tn_interface_type *t = tn_interface_types; t->id; t++) {
+        tn_status s = explain_choice(t, rows);
+        if (s < 0)
+            return s;
+    }
+    explain_refused(rows);
+    return TN_OK;
+}
+
+static tn_status show(struct tn_registry *r, int explained)
+{
+    struct rows rows;
+    tn_status s = ask_all(r, &rows);
+
+    if (s >= 0 && explained)
+        s = explain(r, &rows);
+    else if (s >= 0)
+        list(&rows);
+    free(rows.row);
+    return s;
+}
+
+/* Of the configuration only plugins.path matters, so what else may be wrong with it is not asked. */
+static tn_status plugins(const struct options *o)
+{
+    struct tn_registry *r = NULL;
+    struct tn_config *c;
+    tn_status s = tn_config_open(o->file[0], o->settings, o->setting, &c);
+
+    if (s < 0)
+        return s;
+    s = tn_registry_open(tn_config_text(c, "plugins.path"), &r);
+    if (s >= 0)
+        s = show(r, options_given(o, "explain"));
+    tn_registry_close(r);
+    tn_config_free(c);
+    return s;
+}
+
+static int cmd_plugins(int argc, char **argv)
+{
+    struct options o;
+    tn_status s = options_parse(&plugins_command, argc, argv, &o);
+
+    if (s >= 0)
+        s = plugins(&o);
+    options_free(&o);
+    return command_end(s);
+}
+
+static const struct option plugins_options[] = {
+    {.name = "explain",
+     .help = "Every candidate for every choice, with score and reason, and every refused file"},
+    {0},
+};
+
+const struct command plugins_command = {
+    .name = "plugins",
+    .help = "Lists the plugins, what they provide and whether they work here",
+    .usage = "[CFG] [plugins.path=DIR ...]",
+    .detail = "Plugins are looked for in plugins.path, in TENON_PLUGIN_PATH, in ~/.local/lib/tenon/plugins "
+              "and where "
+              "tenon was installed, in this order. Each is loaded and asked in a process of its own, so a "
+              "broken one "
+              "is a line of the list.",
+    .options = plugins_options,
+    .files_max = 1,
+    .settings = 1,
+    .run = cmd_plugins,
+};
