@@ -10,6 +10,7 @@
 #include "help.h"
 
 const struct command *const commands[] = {
+    &prepare_command,
     &plugins_command,
     &config_command,
     &help_command,
