@@ -219,6 +219,8 @@ START_TEST(a_gap_is_filled_again)
     ck_assert_int_eq(already, 0);
     assert_ok(tn_dataset_open(out, 0, 64, &d));
     tn_dataset_close(&d);
+    assert_ok(prepare(a, in_scratch("y/"), "char", 0.1, 0, &already));
+    ck_assert_uint_eq(count_names(in_scratch("y")), 4);
     ck_assert_int_eq(truncate(in_scratch("x/train.bin"), 100), 0);
     assert_fails(prepare(a, out, "char", 0.1, 0, &already), TN_ERR_INPUT, "train.bin is there already");
 }

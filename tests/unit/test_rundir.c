@@ -122,7 +122,7 @@ START_TEST(what_is_not_complete_does_not_count)
     ck_assert_int_eq(truncate(run_of("step-00000040/model.bin"), 999), 0);
     ck_assert_int_eq(truncate(run_of("step-00000030/state.json"), 50), 0);
     assert_ok(tn_folder_make(run_of("step-00000070")));
-    assert_ok(tn_folder_make(run_of("step-80")));
+    assert_ok(tn_folder_make(run_of("step-10")));
     assert_steps(run, "10 20");
     ck_assert_int_eq(rename(run_of("step-00000020"), run_of("step-00000025")), 0);
     assert_steps(run, "10");
@@ -350,7 +350,7 @@ START_TEST(a_kill_costs_no_checkpoint)
     int64_t step, before = 0;
 
     assert_ok(save(run, 0, 100000));
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 20 || (i < 200 && before == 0); i++) {    /* on a slow disk longer */
         pid_t child = fork();
         if (child == 0)
             for (step = before + 1;; step++)

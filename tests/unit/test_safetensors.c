@@ -247,6 +247,8 @@ START_TEST(odd_but_valid_files_are_read)
         "{\"b\":" ENTRY("F32", "[1]", 2, 6) ",\"a\":" ENTRY("U16", "[1]", 0, 2) "}       ";
     static const char *const dtypes[] = {"I8", "U8", "BOOL", "I16", "U16", "F16", "BF16", "I32", "U32", "F32",
                                          "I64", "U64", "F64"};
+    static const char empty[] = "{\"b\":" ENTRY("U8", "[4]", 4, 8) ",\"none\":" ENTRY(
+        "F32", "[0]", 4, 4) ",\"a\":" ENTRY("U8", "[4]", 0, 4) "}";
     char header[128];
 
     assert_ok(tn_safetensors_open(put_weights(padded, strlen(padded), 0, 6), &f));
@@ -256,6 +258,10 @@ START_TEST(odd_but_valid_files_are_read)
     assert_ok(tn_safetensors_open(put_weights("{}", 2, 0, 0), &f));
     ck_assert_uint_eq(tn_safetensors_count(f), 0);
     ck_assert_ptr_null(tn_safetensors_find(f, "a"));
+    tn_safetensors_close(f);
+    assert_ok(tn_safetensors_open(put_weights(empty, strlen(empty), 0, 8), &f));
+    ck_assert_uint_eq(tn_safetensors_find(f, "none")->bytes, 0);
+    ck_assert_mem_eq(tn_safetensors_find(f, "b")->data, "\4\5\6\7", 4);
     tn_safetensors_close(f);
     for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
         size_t bytes = i < 3 ? 1 : i < 7 ? 2 : i < 10 ? 4 : 8;
