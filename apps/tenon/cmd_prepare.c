@@ -49,9 +49,11 @@ static const struct option prepare_options[] = {
     {.name = "input", .value = "TEXT", .help = "The text file"},
     {.name = "out", .value = "DIR", .help = "The directory to make, as data.dir names it"},
     {.name = "tokenizer", .value = "KIND",
-     .help = "char: one symbol for each character of the text; byte: any file", .type = TN_KEY_CHOICE, .choices = "char|byte", .preset = "char"},
+     .help = "char: one symbol for each character of the text; byte: any file",
+     .type = TN_KEY_CHOICE, .choices = "char|byte", .preset = "char"},
     {.name = "val-fraction", .value = "F",
-     .help = "Share of the characters, at the end, that is for validation", .type = TN_KEY_FLOAT, .low = 1e-6, .high = 1 - 1e-6, .preset = "0.1"},
+     .help = "Share of the characters, at the end, that is for validation",
+     .type = TN_KEY_FLOAT, .low = 1e-6, .high = 1 - 1e-6, .preset = "0.1"},
     {.name = "force", .help = "Replaces what was prepared there from another text or in another way"},
     {0},
 };
@@ -60,8 +62,8 @@ const struct command prepare_command = {
     .name = "prepare",
     .help = "Makes a data directory out of a text file",
     .usage = "--input TEXT --out DIR [--tokenizer KIND] [--val-fraction F] [--force]",
-    .detail = "Writes train.bin and val.bin (uint16 or uint32 token ids, nanoGPT's layout), tokenizer.json and "
-              "meta.json. A directory that holds the same already is left as it is.",
+    .detail = "Writes train.bin and val.bin (uint16 or uint32 token ids, nanoGPT's layout), tokenizer.json "
+              "and meta.json. A directory that holds the same already is left as it is.",
     .options = prepare_options,
     .run = cmd_prepare,
 };
