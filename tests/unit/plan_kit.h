@@ -1,4 +1,4 @@
-/* plan_kit.h - for tests of plan and run: the reference plugin linked in, small graphs, and plugins that refuse. */
+/* plan_kit.h - for tests of plan and run: the reference plugin, small graphs, and plugins that refuse. */
 #ifndef PLAN_KIT_H
 #define PLAN_KIT_H
 #include <check.h>
@@ -10,18 +10,13 @@
 #include "pass/pass.h"
 #include "plan/report.h"
 #include "run/run.h"
+#include "plugin_file.h"
 
 #define KIT __attribute__((unused)) static
 
-const struct tn_plugin *tn_plugin_entry(const struct tn_host *host);
-
 KIT const void *kit_ref(const char *id)
 {
-    const struct tn_interface *i = tn_plugin_entry(&tn_host_table)->interfaces;
-
-    while (strcmp(i->id, id))
-        i++;
-    return i->table;
+    return plugin_file("ref", id);
 }
 
 /* A plugin that does what ref does, if `refuses` lets it. kit_asked counts, kit_live: prepared and not released. */
@@ -223,17 +218,10 @@ KIT float kit_scalar(struct tn_run *run, struct tn_graph *g, const char *name)
         const TTest *const test[] = {__VA_ARGS__};                                           \
         Suite *s = suite_create(NAME);                                                       \
         TCase *c = tcase_create(NAME);                                                       \
-        SRunner *r;                                                                          \
-        int failed;                                                                          \
-        tn_host = &tn_host_table;                                                            \
         for (size_t i = 0; i < sizeof test / sizeof *test; i++)                              \
             tcase_add_test(c, test[i]);                                                      \
         tcase_set_timeout(c, 120);                                                           \
         suite_add_tcase(s, c);                                                               \
-        r = srunner_create(s);                                                               \
-        srunner_run_all(r, CK_NORMAL);                                                       \
-        failed = srunner_ntests_failed(r);                                                   \
-        srunner_free(r);                                                                     \
-        return failed != 0;                                                                  \
+        return plugin_suite_run(s);                                                          \
     }
 #endif

@@ -166,7 +166,7 @@ START_TEST(splits_and_stacks_cost_nothing)
 
     ck_assert_uint_eq(plan->n_row, 4);
     for (uint32_t i = 0; i < 2; i++) {
-        const struct tn_place *p = &plan->place[part[i]->id], *v = &plan->place[x->producer->out[0]->id];
+        const struct tn_plan_place *p = &plan->place[part[i]->id], *v = &plan->place[x->producer->out[0]->id];
         ck_assert_uint_eq(p->storage, plan->place[back->id].storage);
         ck_assert_uint_eq(p->offset, 12 * i);
         ck_assert_int_eq(p->stride[0], 6);

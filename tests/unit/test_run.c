@@ -3,8 +3,14 @@
 #include <malloc.h>
 #include "plan_kit.h"
 
-/* --- allocations are counted while `counting` */
+/* --- allocations are counted while `counting`; the sanitizers have an allocator of their own, so not there */
+#ifdef __SANITIZE_ADDRESS__
+#define COUNTED 0
+#else
+#define COUNTED 1
+#endif
 static int counting, allocations;
+#if COUNTED
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t k);
 extern void *__libc_realloc(void *p, size_t n);
@@ -23,6 +29,7 @@ void *realloc(void *p, size_t n)
     allocations += counting;
     return __libc_realloc(p, n);
 }
+#endif
 
 static void *(*volatile allocate)(size_t n) = malloc;     /* so that no compiler leaves it out */
 
@@ -234,7 +241,7 @@ START_TEST(a_step_allocates_nothing)
     status[1] = tn_run_compute(run);
     status[2] = tn_run_update(run);
     counting = 0;
-    ck_assert_int_eq(allocations, 1);
+    ck_assert_int_eq(allocations, COUNTED);
     ck_assert(!status[0] && !status[1] && !status[2]);
     tn_run_close(run);
     tn_memory_free(m);
