@@ -12,7 +12,6 @@
 struct fuser {
     struct tn_planner *p;
     const struct tn_op *einsum, *expr;
-    const struct tn_expr *itself;                /* the expression "a" */
 };
 
 /* The first plugin that takes the step as it is; TN_NOWHERE: none. */
@@ -94,10 +93,10 @@ static int may_move(const struct tn_planner *p, uint32_t a, uint32_t b, uint32_t
 /* --- as one */
 
 /* Inputs without doubles, and which of them each input of the joined program is. */
-static uint32_t join_inputs(const struct fuser *f, const struct tn_step *a, const struct tn_step *b, int at, struct tn_value **in,
+static uint32_t join_inputs(uint32_t contraction, const struct tn_step *a, const struct tn_step *b, int at, struct tn_value **in,
                             uint32_t *map)
 {
-    uint32_t contraction = a->op == f->einsum, n = 0, k = 0, first = contraction ? 2 : 0;
+    uint32_t n = 0, k = 0, first = contraction ? 2 : 0;
 
     for (uint32_t i = 0; i < first; i++)
         in[n++] = a->in[i];
@@ -118,34 +117,54 @@ static uint32_t join_inputs(const struct fuser *f, const struct tn_step *a, cons
     return n;
 }
 
-/* TN_DECLINED if it would be too long. */
-static tn_status join(struct fuser *f, const struct tn_step *a, const struct tn_step *b, uint32_t keep, struct tn_step *out)
+/* The expression "a": of an einsum without an epilogue. */
+static const struct tn_expr *itself(struct tn_arena *arena)
 {
-    struct tn_arena *arena = f->p->arena;
-    uint32_t map[TN_MAX_IN * 2 + 2];
-    const struct tn_expr *first = a->expr ? a->expr : f->itself, *e;
+    static const struct tn_expr_name a = {"a", TN_EXPR_INPUT, 0, 0};
+
+    return tn_expr_parse(arena, "a", &a, 1, NULL, 0);
+}
+
+/* b reads one result of a: both as one step, at the place of b. keep: a's results stay results, before b's.
+ * TN_DECLINED if it would be too long. */
+tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b, uint32_t keep, struct tn_step *out)
+{
+    struct tn_arena *arena = p->arena;
+    uint32_t map[TN_MAX_IN * 2 + 2], contraction = a->op == tn_op_find("einsum");
+    const struct tn_expr *first = a->expr ? a->expr : itself(arena), *e;
     int at = joint(a, b);
 
     *out = *b;
     out->op = a->op;
-    out->node = a->op == f->einsum ? a->node : b->node;
+    out->node = contraction ? a->node : b->node;
     out->merged = a->merged + b->merged;
     out->flops = a->flops + b->flops;
     out->in = tn_alloc_array(arena, a->n_in + b->n_in, sizeof *out->in);
-    out->n_in = join_inputs(f, a, b, at, out->in, map);
+    out->n_in = join_inputs(contraction, a, b, at, out->in, map);
     out->n_out = b->n_out + (keep ? a->n_out : 0);
     if (out->n_in + out->n_out > TN_MAX_OPERANDS)
         return TN_DECLINED;
     out->out = tn_alloc_array(arena, out->n_out, sizeof *out->out);
     memcpy(out->out, a->out, (keep ? a->n_out : 0) * sizeof *out->out);
     memcpy(out->out + out->n_out - b->n_out, b->out, b->n_out * sizeof *out->out);
-    e = tn_expr_compose(arena, first, (uint32_t)output_of(a, b->in[at]), b->expr, (uint32_t)at, (int)keep);
+    e = !first ? NULL : tn_expr_compose(arena, first, (uint32_t)output_of(a, b->in[at]), b->expr, (uint32_t)at, (int)keep);
     if (e)
-        e = tn_expr_renumber(arena, e, map, out->n_in - (a->op == f->einsum));
+        e = tn_expr_renumber(arena, e, map, out->n_in - contraction);
     out->expr = e;
     if (!e)
         tn_error_clear();
     return e ? TN_OK : TN_DECLINED;
+}
+
+/* Does the plugin that takes the plain step take the other one too? TN_DECLINED if not. */
+tn_status tn_planner_accepts(struct tn_planner *p, const struct tn_step *plain, const struct tn_step *other)
+{
+    uint32_t table, takes = TN_NOWHERE;
+    tn_status s = taker(p, plain, 0, p->o->n_kernels, &table);
+
+    if (!s && table != TN_NOWHERE)
+        s = taker(p, other, table, table + 1, &takes);
+    return s ? s : takes == TN_NOWHERE ? TN_DECLINED : TN_OK;
 }
 
 /* Fuses step a into step b, if that is right and wanted. */
@@ -153,7 +172,7 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
 {
     struct tn_planner *p = f->p;
     struct tn_step *a = &p->step[ia], *b = &p->step[ib], joined;
-    uint32_t others, table, takes;
+    uint32_t others;
     tn_status s;
 
     if (a->list != b->list || joint(a, b) < 0 || !shapes_fit(p, a, b) || !may_move(p, ia, ib, &others))
@@ -162,15 +181,11 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
         return TN_OK;
     if (others && a->n_out > 1 && tn_planner_uses(p, b->in[joint(a, b)], NULL) == 1 && !p->spot[b->in[joint(a, b)]->id].kept)
         return TN_OK;
-    s = join(f, a, b, others, &joined);
+    s = tn_planner_join(p, a, b, others, &joined);
+    if (!s)
+        s = tn_planner_accepts(p, a, &joined);
     if (s)
         return s == TN_DECLINED ? TN_OK : s;
-    s = taker(p, a, 0, p->o->n_kernels, &table);
-    if (s || table == TN_NOWHERE)
-        return s;
-    s = taker(p, &joined, table, table + 1, &takes);
-    if (s || takes == TN_NOWHERE)
-        return s;
     a->dead = 1;
     *b = joined;
     tn_planner_index(p);
@@ -208,14 +223,9 @@ static tn_status fuse_into(struct fuser *f, uint32_t ib, int *done)
 
 tn_status tn_planner_fuse(struct tn_planner *p)
 {
-    static const struct tn_expr_name a = {"a", TN_EXPR_INPUT, 0, 0};
     struct fuser f = {.p = p, .einsum = tn_op_find("einsum"), .expr = tn_op_find("expr")};
     tn_status s = TN_OK;
 
-    f.itself = tn_expr_parse(p->arena, "a", &a, 1, NULL, 0);
-    if (!f.itself)
-        return tn_error_status();
-    tn_planner_alias(p);                         /* sums that go to accumulators are taken apart, not fused */
     for (uint32_t i = 0; i < p->n_step && !s; i++) {
         int done = 1;
         while (done && !s && !p->step[i].dead && p->step[i].op == f.expr) {

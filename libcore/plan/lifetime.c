@@ -245,7 +245,7 @@ static void set_places(struct lives *l)
 
     for (uint32_t v = 0; v < plan->n_value; v++)
         plan->place[v].storage = TN_NOWHERE;
-    for (const struct tn_value *v = l->p->graph->all_values; v; v = v->next_value) {
+    for (const struct tn_value *v = l->p->values; v; v = v->next_value) {
         const struct tn_spot *s = tn_planner_spot(l->p, v);
         struct tn_plan_place *place = &plan->place[v->id];
 

@@ -4,7 +4,7 @@
  * which order, with which kernel, and where each of their buffers lies. Nothing of it changes afterwards, and it
  * holds no memory of the device: the peak is known before anything is allocated (report.h). Runs (run/) bind it.
  *
- *   graph -> steps (program.c) -> fused steps (fuse.c) -> who lies in whose storage (storage.c)
+ *   graph -> steps (program.c) -> fused steps (remake.c, fuse.c) -> who lies in whose storage (storage.c)
  *         -> rows: launches with kernels (row.c, kernel.c, nest.c) -> lifetimes and offsets (lifetime.c, offset.c)
  *
  * Lists and tasks. Rows belong to lists; a run walks tasks, each of which is one list for one micro-batch. The
@@ -47,7 +47,7 @@ struct tn_plan_options {
     /* Prepares a collective like a kernel; NULL: there is no communicator, a collective is an error. */
     tn_status (*collective)(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out);
     void *collective_ctx;
-    uint32_t no_fuse, no_inplace, no_alias;      /* optimizations off, one by one, for tests and for doubts */
+    uint32_t no_fuse, no_inplace, no_alias, no_remake;      /* optimizations off, one by one, for tests and for doubts */
 };
 
 struct tn_storage {
@@ -110,7 +110,7 @@ struct tn_plan {
     struct tn_row *row;                          /* in program order */
     uint32_t list_first[TN_LISTS + 1];           /* rows of list l: list_first[l] .. list_first[l + 1] - 1 */
     struct tn_storage *storage;
-    struct tn_plan_place *place;                      /* by value id */
+    struct tn_plan_place *place;                 /* by value id */
     struct tn_task *task;                        /* the last n_update_task ones update */
     struct tn_plan_kernel *kernel;
     struct tn_uniform *uniform;

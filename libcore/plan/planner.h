@@ -58,6 +58,7 @@ struct tn_planner {
     struct tn_arena *arena;                      /* the plan's */
     struct tn_step *step;
     uint32_t n_step;
+    struct tn_value *values;                     /* all: the graph's, and those that are made twice */
     /* index of steps: by value id */
     uint32_t *made;                              /* step that makes it, or TN_NOWHERE */
     uint32_t *use_first, *use;                   /* steps that read value v: use[use_first[v] .. use_first[v+1]-1] */
@@ -78,6 +79,11 @@ int tn_list_repeats(uint32_t list);                                 /* once for 
 
 /* fuse.c */
 tn_status tn_planner_fuse(struct tn_planner *p);
+tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b, uint32_t keep, struct tn_step *out);
+tn_status tn_planner_accepts(struct tn_planner *p, const struct tn_step *plain, const struct tn_step *other);
+
+/* remake.c */
+tn_status tn_planner_remake(struct tn_planner *p);
 
 /* storage.c */
 void tn_planner_alias(struct tn_planner *p);

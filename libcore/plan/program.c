@@ -157,15 +157,16 @@ uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, c
 tn_status tn_planner_program(struct tn_planner *p)
 {
     struct tn_graph *g = p->graph;
-    uint32_t n_value = g->n_value;
+    uint32_t n_step = count_nodes(g), n_value = g->n_value + n_step;        /* room for what is made twice */
 
     tn_graph_settle(g);
-    p->plan->n_value = n_value;
+    p->plan->n_value = g->n_value;
+    p->values = g->all_values;
     p->plan->place = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->plan->place);
     p->spot = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->spot);
     p->made = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->made);
     p->use_first = tn_alloc_array(p->arena, n_value + 2u, sizeof *p->use_first);
-    p->step = tn_alloc_array(p->arena, count_nodes(g), sizeof *p->step);
+    p->step = tn_alloc_array(p->arena, n_step, sizeof *p->step);
     memset(p->made, 0xff, (n_value + 1u) * sizeof *p->made);
     for (struct tn_value *v = g->all_values; v; v = v->next_value)
         tn_value_local(v, &p->plan->mesh, p->arena, &p->plan->place[v->id].local);

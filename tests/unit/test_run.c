@@ -137,15 +137,16 @@ static struct trace plain, other;
 
 START_TEST(optimizations_leave_numbers_alone)
 {
-    struct setup s = {.dropout = 0.2, .o = {.no_fuse = 1, .no_inplace = 1, .no_alias = 1}};
+    struct setup s = {.dropout = 0.2};
 
     for (s.micro = 1; s.micro <= 4; s.micro *= 4)
         for (s.tied = 0; s.tied < 2; s.tied++) {
-            s.o = (struct tn_plan_options){.no_fuse = 1, .no_inplace = 1, .no_alias = 1};
+            s.o = (struct tn_plan_options){.no_fuse = 1, .no_inplace = 1, .no_alias = 1, .no_remake = 1};
             train(&s, &plain);
             ck_assert(isfinite(plain.x[0]) && plain.x[0] > 1);
-            for (uint32_t bits = 0; bits < 7; bits++) {
-                s.o = (struct tn_plan_options){.no_fuse = bits & 1, .no_inplace = bits >> 1 & 1, .no_alias = bits >> 2 & 1};
+            for (uint32_t bits = 0; bits < 15; bits++) {
+                s.o = (struct tn_plan_options){.no_fuse = bits & 1, .no_inplace = bits >> 1 & 1, .no_alias = bits >> 2 & 1,
+                                               .no_remake = bits >> 3 & 1};
                 train(&s, &other);
                 same(&other, &plain, 2e-4, tn_text(tn_arena_new(), "micro %d tied %d options %u", (int)s.micro, s.tied, bits));
             }
