@@ -47,7 +47,7 @@ struct tn_plan_options {
     /* Prepares a collective like a kernel; NULL: there is no communicator, a collective is an error. */
     tn_status (*collective)(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out);
     void *collective_ctx;
-    uint32_t no_fuse, no_inplace, no_alias, no_remake;      /* optimizations off, one by one, for tests and for doubts */
+    uint32_t no_fuse, no_inplace, no_alias, no_remake;           /* optimizations off, one by one, for tests and doubts */
 };
 
 struct tn_storage {
