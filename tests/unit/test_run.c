@@ -138,6 +138,7 @@ static struct trace plain, other;
 START_TEST(optimizations_leave_numbers_alone)
 {
     struct setup s = {.dropout = 0.2};
+    char what[64];
 
     for (s.micro = 1; s.micro <= 4; s.micro *= 4)
         for (s.tied = 0; s.tied < 2; s.tied++) {
@@ -148,7 +149,8 @@ START_TEST(optimizations_leave_numbers_alone)
                 s.o = (struct tn_plan_options){.no_fuse = bits & 1, .no_inplace = bits >> 1 & 1, .no_alias = bits >> 2 & 1,
                                                .no_remake = bits >> 3 & 1};
                 train(&s, &other);
-                same(&other, &plain, 2e-4, tn_text(tn_arena_new(), "micro %d tied %d options %u", (int)s.micro, s.tied, bits));
+                snprintf(what, sizeof what, "micro %d tied %d options %u", (int)s.micro, s.tied, bits);
+                same(&other, &plain, 2e-4, what);
             }
         }
 }
