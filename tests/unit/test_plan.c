@@ -55,6 +55,105 @@ START_TEST(loops_merge)
 }
 END_TEST
 
+/* --- what a kernel is told: seen by a plugin that looks and then refuses nothing */
+
+static struct seen {
+    int64_t causal, micro_dim, size, whole, origin, third, n_loop;
+    int has_index;
+} seen;
+static const char *looked_for;
+
+static int look(const struct tn_problem *p)
+{
+    uint32_t k = strcmp(p->op, "attention") ? 0 : 3;
+
+    if (strcmp(p->op, looked_for))
+        return 0;
+    seen = (struct seen){.causal = tn_problem_int(p, "causal", -1), .micro_dim = tn_problem_int(p, "micro_dim", -2),
+                         .size = p->in[k].size[0], .whole = p->in[k].whole[0], .origin = p->in[k].origin[0],
+                         .third = tn_global(&p->in[k], 0, 2), .has_index = p->in[k].index && p->in[k].index[0], .n_loop = p->n_loop};
+    return 0;
+}
+
+static void plan_at(struct tn_graph *g, const struct tn_mesh *m, const char *op)
+{
+    struct tn_plan_kernels k = {"look", kit_picky()};
+    struct tn_plan_options o = {.kernels = &k, .n_kernels = 1};
+    struct tn_plan *plan;
+
+    looked_for = op;
+    kit_refuses = look;
+    ck_assert_msg(!tn_plan_new(g, m, &o, &plan), "%s", tn_error_text());
+    kit_refuses = NULL;
+    tn_plan_free(plan);
+}
+
+/* Second of two ranks; the sequence of 8 is whole, cut in two, or cut zig-zag. */
+static void see_attention(const char *cut)
+{
+    struct tn_mesh m = tn_mesh_single();
+    struct tn_value *in[5];
+    struct tn_graph *g;
+
+    m.size[tn_axis_find("cp")] = 2;
+    m.coord[tn_axis_find("cp")] = 1;
+    tn_host = &tn_host_table;
+    g = tn_graph_new(&m);
+    tn_at_end(g, TN_FORWARD, "unit");
+    for (int i = 0; i < 3; i++)
+        in[i] = tn_graph_input(g, i == 0 ? "q" : i == 1 ? "k" : "v", TN_F32, 4, DIMS("batch", "seq", "heads", "head_dim"), SIZES(2, 8, 2, 3), 0);
+    in[3] = in[4] = tn_graph_positions(g, "seq", 8);
+    for (int i = 0; i < 4 && cut; i++)
+        tn_set_layout(in[i], "cp", tn_layout_shard(g, "seq", cut, 0));
+    tn_graph_output(g, "o", tn_add(g, "attention", in, 5, TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1}}, TN_TEXT("ring", "cp"))));
+    plan_at(g, &m, "attention");
+    tn_graph_free(g);
+}
+
+START_TEST(attention_is_told_of_positions)
+{
+    see_attention(NULL);
+    ck_assert_int_eq(seen.causal, 1);
+    ck_assert_int_eq(seen.micro_dim, 0);
+    ck_assert_int_eq(seen.size, 8);
+    see_attention("");
+    ck_assert_int_eq(seen.causal, 0);
+    ck_assert_int_eq(seen.size, 4);
+    ck_assert_int_eq(seen.whole, 8);
+    ck_assert_int_eq(seen.origin, 4);
+    ck_assert_int_eq(seen.has_index, 0);
+    see_attention("zigzag");
+    ck_assert_int_eq(seen.causal, 0);
+    ck_assert_int_eq(seen.size, 4);
+    ck_assert_int_eq(seen.has_index, 1);
+    ck_assert_int_eq(seen.third, 4);             /* it holds 2, 3, 4, 5 */
+}
+END_TEST
+
+/* The second of two chunks of 15 elements is one dim of 7 from the 8th on. */
+START_TEST(chunks_are_flat)
+{
+    struct tn_mesh m = tn_mesh_single();
+    struct tn_value *w;
+    struct tn_graph *g;
+
+    m.size[tn_axis_find("dp")] = 2;
+    m.coord[tn_axis_find("dp")] = 1;
+    tn_host = &tn_host_table;
+    g = tn_graph_new(&m);
+    w = kit_param(g, "w", 2, DIMS("a", "b"), SIZES(3, 5));
+    tn_set_layout(w, "dp", TN_F);
+    tn_at_end(g, TN_AFTER, "unit");
+    tn_add(g, "assign", TN_IN(w, tn_expr(g, "2*a", TN_IN(w))), TN_NONE);
+    plan_at(g, &m, "expr");
+    ck_assert_int_eq(seen.size, 7);
+    ck_assert_int_eq(seen.whole, 15);
+    ck_assert_int_eq(seen.origin, 8);
+    ck_assert_int_eq(seen.n_loop, 1);
+    tn_graph_free(g);
+}
+END_TEST
+
 /* --- fusing */
 
 START_TEST(linear_gelu_is_one_launch)
@@ -497,7 +596,7 @@ START_TEST(the_report_adds_up)
 }
 END_TEST
 
-KIT_MAIN("plan", loops_merge, linear_gelu_is_one_launch, fusing_minds_order, fusing_minds_assignments, only_what_the_plugin_takes_is_fused, gelu_is_made_again,
+KIT_MAIN("plan", loops_merge, attention_is_told_of_positions, chunks_are_flat, linear_gelu_is_one_launch, fusing_minds_order, fusing_minds_assignments, only_what_the_plugin_takes_is_fused, gelu_is_made_again,
          splits_and_stacks_cost_nothing, a_value_is_stacked_twice, a_better_plugin_is_worth_a_copy, what_nobody_takes_is_said, an_optimizer_updates_in_place,
          the_old_value_is_not_lost, a_view_outlives_an_assignment, broadcasts_are_not_overwritten,
          contributions_go_straight_into_the_gradient, loop_values_stay_in_the_loop, the_prologue_counts_all_micro_batches, the_report_adds_up)
