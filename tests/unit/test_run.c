@@ -1,6 +1,7 @@
 /* test_run.c - the executor: every optimization of the plan leaves the numbers alone, any split into micro-batches
  * gives one gradient, a step allocates nothing, and what is not finite is found. */
 #include <malloc.h>
+#include <tenon/philox.h>
 #include "plan_kit.h"
 
 /* --- allocations are counted while `counting`; the sanitizers have an allocator of their own, so not there */
@@ -396,6 +397,46 @@ START_TEST(plans_share_memory)
 }
 END_TEST
 
+/* Learning rate, number of the step, seed: each kernel gets its own. */
+START_TEST(numbers_of_the_step_arrive)
+{
+    struct tn_graph *g = kit_graph();
+    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(2, 8), 1), *y[3];
+    struct tn_memory *m = kit_memory();
+    struct tn_plan *plan;
+    struct tn_run *run;
+    float in[32], out[16];
+
+    y[0] = tn_add(g, "expr", TN_IN(x), TN_WITH(TN_TEXT("f", "a*lr"), TN_NAMES("uniform", "lr")));
+    y[1] = tn_add(g, "expr", TN_IN(x), TN_WITH(TN_TEXT("f", "a*(t*t) + lr"), TN_NAMES("uniform", "lr", "t")));
+    y[2] = tn_add(g, "dropout", TN_IN(x), TN_WITH({"p", TN_ATTR_FLOAT, 1, {.f = 0.5}}, TN_INT("key", 77)));
+    plan = kit_plan(g, NULL, &(struct tn_plan_options){.n_micro = 2, .keep = y, .n_keep = 3});
+    ck_assert_int_eq(tn_run_open(plan, m, 10, &run), TN_OK);
+    for (int i = 0; i < 32; i++)
+        in[i] = (float)i + 1;
+    ck_assert_int_eq(tn_run_input(run, "x", in, sizeof in), TN_OK);
+    for (uint64_t step = 1; step < 3; step++) {
+        tn_run_symbol(run, "lr", 0.5 * (double)step);
+        tn_run_symbol(run, "t", 3);
+        tn_run_seed(run, 5 + (1ull << 40), step);
+        ck_assert_int_eq(tn_run_step(run), TN_OK);
+        for (uint32_t micro = 0; micro < 2; micro++)
+            for (uint32_t k = 0; k < 3; k++) {
+                ck_assert_int_eq(tn_run_read(run, y[k], micro, out, sizeof out), TN_OK);
+                for (uint32_t i = 0; i < 16; i++) {
+                    float a = in[16 * micro + i], lr = 0.5f * (float)step;
+                    int kept = tn_philox_at(5 + (1ull << 40), 77, step, 16 * micro + i) >= tn_dropout_threshold(0.5);
+                    ck_assert(out[i] == (k == 0 ? a * lr : k == 1 ? a * 9 + lr : kept ? 2 * a : 0));
+                }
+            }
+    }
+    tn_run_close(run);
+    tn_memory_free(m);
+    tn_plan_free(plan);
+    tn_graph_free(g);
+}
+END_TEST
+
 /* What is made anew in each micro-batch and kept is kept for all of them, under every optimization. */
 START_TEST(keeps_every_micro_batch)
 {
@@ -440,4 +481,4 @@ END_TEST
 
 KIT_MAIN("run", optimizations_leave_numbers_alone, base_operations_give_the_same, any_accumulation_gives_one_gradient,
          refusals_cost_copies_not_results, a_step_allocates_nothing, compute_then_update_is_a_step, names_the_first_that_is_not_finite,
-         plans_share_memory, keeps_every_micro_batch)
+         plans_share_memory, numbers_of_the_step_arrive, keeps_every_micro_batch)
