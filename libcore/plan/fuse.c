@@ -1,10 +1,10 @@
 /* fuse.c - fewer passes over memory: element-wise work joins what makes its inputs.
  *
- * An expr that reads the result of an einsum becomes its epilogue (bias, then gelu, then the residual), an expr
- * that reads the result of another expr becomes one with it. A result that others read too stays, as one more
- * result. The earlier step moves to the place of the later one, so nobody between may read its results, and
- * nothing that it reads may be overwritten between. Layouts never change, and nothing is fused that the plugin
- * which takes the plain step would decline. */
+ * An expr that reads the result of an einsum becomes its epilogue (bias, then gelu, then the residual), an
+ * expr that reads the result of another expr becomes one with it. A result that others read too stays, as one
+ * more result. The earlier step moves to the place of the later one, so nobody between may read its results,
+ * and nothing that it reads may be overwritten between. Layouts never change, and nothing is fused that the
+ * plugin which takes the plain step would decline. */
 #include "plan/planner.h"
 #include "base/arena.h"
 #include "base/status.h"
@@ -15,7 +15,8 @@ struct fuser {
 };
 
 /* The first plugin that takes the step as it is; TN_NOWHERE: none. */
-static tn_status taker(struct tn_planner *p, const struct tn_step *s, uint32_t from, uint32_t to, uint32_t *out)
+static tn_status taker(struct tn_planner *p, const struct tn_step *s, uint32_t from, uint32_t to,
+                       uint32_t *out)
 {
     struct tn_arg arg[TN_MAX_IN + TN_MAX_OUT];
     struct tn_ask a = {.step = s, .arg = arg, .n_in = s->n_in, .n_out = s->n_out, .table = from};
@@ -63,7 +64,8 @@ static int joint(const struct tn_step *a, const struct tn_step *b)
 static int shapes_fit(const struct tn_planner *p, const struct tn_step *a, const struct tn_step *b)
 {
     for (uint32_t o = 0; o < a->n_out; o++)
-        if (!tn_planner_same_shape(p, a->out[o], b->out[0]) || p->plan->place[a->out[o]->id].local.flat != p->plan->place[b->out[0]->id].local.flat)
+        if (!tn_planner_same_shape(p, a->out[o], b->out[0]) ||
+            p->plan->place[a->out[o]->id].local.flat != p->plan->place[b->out[0]->id].local.flat)
             return 0;
     return 1;
 }
@@ -93,8 +95,8 @@ static int may_move(const struct tn_planner *p, uint32_t a, uint32_t b, uint32_t
 /* --- as one */
 
 /* Inputs without doubles, and which of them each input of the joined program is. */
-static uint32_t join_inputs(uint32_t contraction, const struct tn_step *a, const struct tn_step *b, int at, struct tn_value **in,
-                            uint32_t *map)
+static uint32_t join_inputs(uint32_t contraction, const struct tn_step *a, const struct tn_step *b, int at,
+                            struct tn_value **in, uint32_t *map)
 {
     uint32_t n = 0, k = 0, first = contraction ? 2 : 0;
 
@@ -127,7 +129,8 @@ static const struct tn_expr *itself(struct tn_arena *arena)
 
 /* b reads one result of a: both as one step, at the place of b. keep: a's results stay results, before b's.
  * TN_DECLINED if it would be too long. */
-tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b, uint32_t keep, struct tn_step *out)
+tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b,
+                          uint32_t keep, struct tn_step *out)
 {
     struct tn_arena *arena = p->arena;
     uint32_t map[TN_MAX_IN * 2 + 2], contraction = a->op == tn_op_find("einsum");
@@ -147,7 +150,9 @@ tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const s
     out->out = tn_alloc_array(arena, out->n_out, sizeof *out->out);
     memcpy(out->out, a->out, (keep ? a->n_out : 0) * sizeof *out->out);
     memcpy(out->out + out->n_out - b->n_out, b->out, b->n_out * sizeof *out->out);
-    e = !first ? NULL : tn_expr_compose(arena, first, (uint32_t)output_of(a, b->in[at]), b->expr, (uint32_t)at, (int)keep);
+    e = !first ? NULL
+               : tn_expr_compose(arena, first, (uint32_t)output_of(a, b->in[at]), b->expr, (uint32_t)at,
+                                 (int)keep);
     if (e)
         e = tn_expr_renumber(arena, e, map, out->n_in - contraction);
     out->expr = e;
@@ -177,9 +182,10 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
 
     if (a->list != b->list || joint(a, b) < 0 || !shapes_fit(p, a, b) || !may_move(p, ia, ib, &others))
         return TN_OK;
-    if ((alone && others) || (!others && a->n_out > 1))              /* a result that nobody wants cannot be dropped */
+    if ((alone && others) || (!others && a->n_out > 1)) /* a result that nobody wants cannot be dropped */
         return TN_OK;
-    if (others && a->n_out > 1 && tn_planner_uses(p, b->in[joint(a, b)], NULL) == 1 && !p->spot[b->in[joint(a, b)]->id].kept)
+    if (others && a->n_out > 1 && tn_planner_uses(p, b->in[joint(a, b)], NULL) == 1 &&
+        !p->spot[b->in[joint(a, b)]->id].kept)
         return TN_OK;
     s = tn_planner_join(p, a, b, others, &joined);
     if (!s)
@@ -193,12 +199,13 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
     return TN_OK;
 }
 
-/* Steps between that do something other than element-wise work: then a result that others need anyway is better
- * made early, for the sake of what it is made from. */
+/* Steps between that do something other than element-wise work: then a result that others need anyway is
+ * better made early, for the sake of what it is made from. */
 static int is_near(const struct fuser *f, uint32_t a, uint32_t b)
 {
     for (uint32_t i = a + 1; i < b; i++)
-        if (!f->p->step[i].dead && f->p->step[i].op != f->expr && !(f->p->step[i].op->flags & (TN_OP_VIEW | TN_OP_STACK)))
+        if (!f->p->step[i].dead && f->p->step[i].op != f->expr &&
+            !(f->p->step[i].op->flags & (TN_OP_VIEW | TN_OP_STACK)))
             return 0;
     return 1;
 }

@@ -11,7 +11,8 @@
 struct tn_problem_room {
     struct tn_problem problem;
     struct tn_operand operand[ROOM_OPERANDS];
-    int64_t size[ROOM_OPERANDS][TN_MAX_RANK], whole[ROOM_OPERANDS][TN_MAX_RANK], origin[ROOM_OPERANDS][TN_MAX_RANK];
+    int64_t size[ROOM_OPERANDS][TN_MAX_RANK], whole[ROOM_OPERANDS][TN_MAX_RANK],
+        origin[ROOM_OPERANDS][TN_MAX_RANK];
     const int64_t *index[ROOM_OPERANDS][TN_MAX_RANK];
     const char *dim[ROOM_OPERANDS][TN_MAX_RANK];
     struct tn_loop loop[ROOM_LOOPS];
@@ -51,7 +52,8 @@ void tn_step_args(struct tn_planner *p, const struct tn_step *s, int contiguous,
 
 /* --- the problem */
 
-static void fill_dims(const struct tn_value *v, const struct tn_local *l, uint32_t k, struct tn_problem_room *r)
+static void fill_dims(const struct tn_value *v, const struct tn_local *l, uint32_t k,
+                      struct tn_problem_room *r)
 {
     for (uint32_t d = 0; d < v->rank; d++) {
         r->size[k][d] = l->size[d];
@@ -65,7 +67,8 @@ static void fill_dims(const struct tn_value *v, const struct tn_local *l, uint32
 }
 
 /* A chunk of the flattened local tensor has one dim. */
-static void fill_flat(const struct tn_value *v, const struct tn_local *l, uint32_t k, struct tn_problem_room *r)
+static void fill_flat(const struct tn_value *v, const struct tn_local *l, uint32_t k,
+                      struct tn_problem_room *r)
 {
     r->size[k][0] = l->count;
     r->whole[k][0] = 1;
@@ -80,9 +83,13 @@ static void fill_operand(const struct tn_planner *p, const struct tn_arg *a, uin
     const struct tn_local *l = &p->plan->place[a->value->id].local;
     struct tn_problem_room *r = p->room;
 
-    r->operand[k] = (struct tn_operand){.dtype = a->value->dtype, .rank = (uint32_t)tn_local_rank(a->value, l),
-                                        .size = r->size[k], .stride = a->stride, .whole = r->whole[k],
-                                        .origin = r->origin[k], .dim = r->dim[k]};
+    r->operand[k] = (struct tn_operand){.dtype = a->value->dtype,
+                                        .rank = (uint32_t)tn_local_rank(a->value, l),
+                                        .size = r->size[k],
+                                        .stride = a->stride,
+                                        .whole = r->whole[k],
+                                        .origin = r->origin[k],
+                                        .dim = r->dim[k]};
     if (l->flat)
         fill_flat(a->value, l, k, r);
     else
@@ -129,11 +136,18 @@ static tn_status fill_problem(struct tn_planner *p, const struct tn_ask *a)
     struct tn_problem *q = &r->problem;
 
     if (a->n_in + a->n_out > ROOM_OPERANDS)
-        return tn_error(TN_ERR_SHAPE, "%s has %u operands, at most %d are possible", op->name, a->n_in + a->n_out, ROOM_OPERANDS);
+        return tn_error(TN_ERR_SHAPE, "%s has %u operands, at most %d are possible", op->name,
+                        a->n_in + a->n_out, ROOM_OPERANDS);
     for (uint32_t k = 0; k < a->n_in + a->n_out; k++)
         fill_operand(p, &a->arg[k], k);
-    *q = (struct tn_problem){.struct_size = sizeof *q, .n_in = a->n_in, .n_out = a->n_out, .accumulate = a->accumulate,
-                             .op = op->name, .in = r->operand, .out = r->operand + a->n_in, .attr = r->attr};
+    *q = (struct tn_problem){.struct_size = sizeof *q,
+                             .n_in = a->n_in,
+                             .n_out = a->n_out,
+                             .accumulate = a->accumulate,
+                             .op = op->name,
+                             .in = r->operand,
+                             .out = r->operand + a->n_in,
+                             .attr = r->attr};
     if (!a->op) {
         q->n_attr = fill_attrs(p, a->step);
         q->program = a->step->expr ? &a->step->expr->program : NULL;
@@ -141,7 +155,8 @@ static tn_status fill_problem(struct tn_planner *p, const struct tn_ask *a)
     if (!(op->flags & TN_OP_NEST) || !a->n_out)
         return TN_OK;
     q->loop = r->loop;
-    return tn_nest(q->in, q->n_in, q->out, q->n_out, !(op->flags & TN_OP_RANDOM), r->loop, ROOM_LOOPS, &q->n_loop, &q->n_reduced);
+    return tn_nest(q->in, q->n_in, q->out, q->n_out, !(op->flags & TN_OP_RANDOM), r->loop, ROOM_LOOPS,
+                   &q->n_loop, &q->n_reduced);
 }
 
 /* --- asking */
@@ -206,6 +221,6 @@ tn_status tn_planner_nobody(struct tn_planner *p, const struct tn_ask *a)
     say(&at, end, "; asked:");
     for (uint32_t k = 0; k < p->o->n_kernels; k++)
         say(&at, end, " %s", p->o->kernels[k].name);
-    return tn_error(TN_ERR, "no kernel plugin takes %s of node %u (role %s, unit %s): %s", a->op ? a->op : a->step->op->name,
-                    n->id, n->role, n->unit, text);
+    return tn_error(TN_ERR, "no kernel plugin takes %s of node %u (role %s, unit %s): %s",
+                    a->op ? a->op : a->step->op->name, n->id, n->role, n->unit, text);
 }

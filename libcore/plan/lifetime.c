@@ -1,25 +1,25 @@
 /* lifetime.c - when each storage is needed, what may be overwritten in place, and where all of it lies.
  *
  * Time is the number of a row. The rows of the loop over the micro-batches run several times, in the same
- * memory: what is made before the loop and read inside lives to its end; what adds up over the loop, and what is
- * kept of each micro-batch, lives from its begin. With one micro-batch there is no such loop, and accumulators
- * live from their first write. */
+ * memory: what is made before the loop and read inside lives to its end; what adds up over the loop, and what
+ * is kept of each micro-batch, lives from its begin. With one micro-batch there is no such loop, and
+ * accumulators live from their first write. */
 #include "plan/planner.h"
 #include "base/arena.h"
 #include "plan/offset.h"
 
 struct life {
-    uint32_t lists;                              /* bit l: touched in list l */
-    uint32_t crosses;                            /* carries something from one turn of a loop to the next */
+    uint32_t lists;   /* bit l: touched in list l */
+    uint32_t crosses; /* carries something from one turn of a loop to the next */
     uint32_t accumulates, kept;
-    uint32_t moved;                              /* number of the storage that it became a part of, or TN_NOWHERE */
+    uint32_t moved; /* number of the storage that it became a part of, or TN_NOWHERE */
 };
 
 struct lives {
     struct tn_planner *p;
     struct tn_storage *storage;
     struct life *life;
-    uint32_t *of;                                /* root value id -> storage */
+    uint32_t *of; /* root value id -> storage */
     uint32_t n;
 };
 
@@ -41,7 +41,8 @@ static int made_anew(const struct tn_planner *p, const struct tn_value *v)
 {
     uint32_t made = p->made[v->id];
 
-    return p->plan->n_micro > 1 && made != TN_NOWHERE && tn_list_repeats(p->step[made].list) && !p->spot[v->id].accumulates;
+    return p->plan->n_micro > 1 && made != TN_NOWHERE && tn_list_repeats(p->step[made].list) &&
+           !p->spot[v->id].accumulates;
 }
 
 static uint32_t storage_of(struct lives *l, const struct tn_value *root)
@@ -55,9 +56,12 @@ static uint32_t storage_of(struct lives *l, const struct tn_value *root)
         return l->of[root->id];
     parts |= root->kind == TN_VALUE_TMP && spot->kept && made_anew(p, root);
     l->storage[l->n] = (struct tn_storage){
-        .where = root->kind == TN_VALUE_TMP ? TN_AT_ARENA
-                 : root->kind == TN_VALUE_PARAM || root->kind == TN_VALUE_STATE ? TN_AT_PERSISTENT : TN_AT_RUN,
-        .first = UINT32_MAX, .value = root, .bytes = parts ? align(bytes) * p->plan->n_micro : bytes,
+        .where = root->kind == TN_VALUE_TMP                                     ? TN_AT_ARENA
+                 : root->kind == TN_VALUE_PARAM || root->kind == TN_VALUE_STATE ? TN_AT_PERSISTENT
+                                                                                : TN_AT_RUN,
+        .first = UINT32_MAX,
+        .value = root,
+        .bytes = parts ? align(bytes) * p->plan->n_micro : bytes,
         .micro_stride = parts ? align(bytes) : 0};
     l->life[l->n] = (struct life){.accumulates = spot->accumulates, .moved = TN_NOWHERE};
     return l->of[root->id] = l->n++;
@@ -121,7 +125,8 @@ static void stretch_all(struct lives *l)
         if (l->storage[s].first == UINT32_MAX)
             l->storage[s].first = 0;
         stretch(l, s, 1u << TN_LIST_PER_MICRO, first[TN_LIST_PER_MICRO], first[TN_LIST_READY]);
-        stretch(l, s, 1u << TN_LIST_FORWARD | 1u << TN_LIST_BACKWARD, first[TN_LIST_FORWARD], first[TN_LIST_AFTER]);
+        stretch(l, s, 1u << TN_LIST_FORWARD | 1u << TN_LIST_BACKWARD, first[TN_LIST_FORWARD],
+                first[TN_LIST_AFTER]);
         if (l->life[s].kept && plan->n_row)
             l->storage[s].last = plan->n_row - 1;
     }
@@ -148,12 +153,13 @@ static int may_take(const struct lives *l, uint32_t r, const struct tn_arg *out,
     if (s == TN_NOWHERE)
         return 0;
     const struct tn_storage *x = &l->storage[s];
-    if (x->where != TN_AT_ARENA || x->last != r || x->micro_stride || l->life[s].kept || x->bytes != tn_plan_bytes(l->p->plan, out->value)
-        || (l->life[s].crosses && tn_list_repeats(row->list)) || !same_place(l->p, in, out))
+    if (x->where != TN_AT_ARENA || x->last != r || x->micro_stride || l->life[s].kept ||
+        x->bytes != tn_plan_bytes(l->p->plan, out->value) ||
+        (l->life[s].crosses && tn_list_repeats(row->list)) || !same_place(l->p, in, out))
         return 0;
     for (uint32_t j = 0; j < row->n_in + row->n_out; j++)
-        if (&arg[j] != in && &arg[j] != out && arg[j].root && resolve(l, l->of[arg[j].root->id]) == s
-            && (j >= row->n_in || !same_place(l->p, &arg[j], in)))
+        if (&arg[j] != in && &arg[j] != out && arg[j].root && resolve(l, l->of[arg[j].root->id]) == s &&
+            (j >= row->n_in || !same_place(l->p, &arg[j], in)))
             return 0;
     return 1;
 }
@@ -179,8 +185,8 @@ static void reuse(struct lives *l)
             const struct tn_arg *out = &l->p->arg[r][row->n_in + o];
             uint32_t s = l->of[out->root->id];
             const struct tn_storage *x = &l->storage[s];
-            if (out->root != out->value || x->where != TN_AT_ARENA || x->first != r || x->micro_stride || l->life[s].accumulates
-                || l->life[s].moved != TN_NOWHERE)
+            if (out->root != out->value || x->where != TN_AT_ARENA || x->first != r || x->micro_stride ||
+                l->life[s].accumulates || l->life[s].moved != TN_NOWHERE)
                 continue;
             for (uint32_t k = 0; k < row->n_in; k++)
                 if (may_take(l, r, out, k)) {

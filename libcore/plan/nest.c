@@ -1,8 +1,8 @@
 /* nest.c - an operation by dim name as a nest of loops.
  *
  * One loop for each name: the first output's dims in its order, then those that only inputs have, which are
- * reduced over. With merge, loops of one turn vanish and neighbours of one kind (both reduced or both not) that
- * every operand walks without a gap become one: kernels then see few and long loops. */
+ * reduced over. With merge, loops of one turn vanish and neighbours of one kind (both reduced or both not)
+ * that every operand walks without a gap become one: kernels then see few and long loops. */
 #include "plan/planner.h"
 
 static uint32_t find(const char *const *name, uint32_t n, const char *dim)
@@ -13,7 +13,8 @@ static uint32_t find(const char *const *name, uint32_t n, const char *dim)
     return n;
 }
 
-static tn_status add_dims(const struct tn_operand *o, const char **name, struct tn_loop *loop, uint32_t room, uint32_t *n)
+static tn_status add_dims(const struct tn_operand *o, const char **name, struct tn_loop *loop, uint32_t room,
+                          uint32_t *n)
 {
     for (uint32_t d = 0; d < o->rank; d++) {
         if (find(name, *n, o->dim[d]) < *n)
@@ -26,13 +27,14 @@ static tn_status add_dims(const struct tn_operand *o, const char **name, struct 
     return TN_OK;
 }
 
-static tn_status set_strides(const struct tn_operand *o, uint32_t k, const char *const *name, struct tn_loop *loop, uint32_t n)
+static tn_status set_strides(const struct tn_operand *o, uint32_t k, const char *const *name,
+                             struct tn_loop *loop, uint32_t n)
 {
     for (uint32_t d = 0; d < o->rank; d++) {
         uint32_t l = find(name, n, o->dim[d]);
         if (o->size[d] != loop[l].size)
-            return tn_error(TN_ERR_SHAPE, "dim %s has %lld local elements in one operand and %lld in another", o->dim[d],
-                            (long long)loop[l].size, (long long)o->size[d]);
+            return tn_error(TN_ERR_SHAPE, "dim %s has %lld local elements in one operand and %lld in another",
+                            o->dim[d], (long long)loop[l].size, (long long)o->size[d]);
         loop[l].stride[k] = o->stride[d];
     }
     return TN_OK;
@@ -64,15 +66,16 @@ static uint32_t merge_range(struct tn_loop *loop, uint32_t from, uint32_t to, ui
     return put;
 }
 
-tn_status tn_nest(const struct tn_operand *in, uint32_t n_in, const struct tn_operand *out, uint32_t n_out, int merge,
-                  struct tn_loop *loop, uint32_t room, uint32_t *n_loop, uint32_t *n_reduced)
+tn_status tn_nest(const struct tn_operand *in, uint32_t n_in, const struct tn_operand *out, uint32_t n_out,
+                  int merge, struct tn_loop *loop, uint32_t room, uint32_t *n_loop, uint32_t *n_reduced)
 {
     const char *name[4 * TN_MAX_RANK];
     uint32_t n = 0, kept;
     tn_status s = TN_OK;
 
     if (n_in + n_out > TN_MAX_OPERANDS)
-        return tn_error(TN_ERR_SHAPE, "%u operands in one nest of loops, at most %d are possible", n_in + n_out, TN_MAX_OPERANDS);
+        return tn_error(TN_ERR_SHAPE, "%u operands in one nest of loops, at most %d are possible",
+                        n_in + n_out, TN_MAX_OPERANDS);
     if (room > 4 * TN_MAX_RANK)
         room = 4 * TN_MAX_RANK;
     s = add_dims(&out[0], name, loop, room, &n);

@@ -30,11 +30,10 @@ static int by_key(const void *x, const void *y)
 static uint64_t key(uint32_t order, uint64_t bytes, uint64_t life)
 {
     switch (order) {
-    case 0:
-        return bytes;
-    case 1:                                      /* by area; at most 2^32 positions, so it may wrap: only a tie lost */
+    case 0: return bytes;
+    case 1: /* by area; at most 2^32 positions, so it may wrap: only a tie lost */
         return bytes / TN_OFFSET_ALIGN * life;
-    default:                                     /* those that live long first: they cannot move out of the way */
+    default: /* those that live long first: they cannot move out of the way */
         return life << 32 | (bytes >> 16 > UINT32_MAX ? UINT32_MAX : bytes >> 16);
     }
 }
@@ -82,8 +81,13 @@ uint64_t tn_offsets(struct tn_arena *arena, struct tn_span *span, uint32_t n)
         uint32_t count = 0;
         for (uint32_t i = 0; i < n; i++)
             if (span[i].bytes)
-                item[count++] = (struct item){key(order, span[i].bytes, (uint64_t)span[i].last - span[i].first + 1),
-                                              round_up(span[i].bytes), 0, span[i].first, span[i].last, i};
+                item[count++] =
+                    (struct item){key(order, span[i].bytes, (uint64_t)span[i].last - span[i].first + 1),
+                                  round_up(span[i].bytes),
+                                  0,
+                                  span[i].first,
+                                  span[i].last,
+                                  i};
         qsort(item, count, sizeof *item, by_key);
         uint64_t top = place_all(item, placed, count);
         if (top >= best)
@@ -106,7 +110,8 @@ uint64_t tn_live_peak(struct tn_arena *arena, const struct tn_span *span, uint32
     for (uint32_t i = 0; i < n; i++)
         if (span[i].last >= end)
             end = span[i].last + 1;
-    uint64_t *born = tn_alloc_array(arena, end + 1u, sizeof *born), *dead = tn_alloc_array(arena, end + 1u, sizeof *dead);
+    uint64_t *born = tn_alloc_array(arena, end + 1u, sizeof *born),
+             *dead = tn_alloc_array(arena, end + 1u, sizeof *dead);
     for (uint32_t i = 0; i < n; i++) {
         born[span[i].first] += round_up(span[i].bytes);
         dead[span[i].last + 1] += round_up(span[i].bytes);

@@ -18,15 +18,16 @@ uint64_t tn_plan_bytes(const struct tn_plan *plan, const struct tn_value *v)
 
 static int draws(const struct tn_row *row)
 {
-    return tn_op_find(row->op)->flags & TN_OP_RANDOM
-           && (tn_node_float(row->node, "p", 0) > 0 || tn_node_float(row->node, "dropout", 0) > 0);
+    return tn_op_find(row->op)->flags & TN_OP_RANDOM &&
+           (tn_node_float(row->node, "p", 0) > 0 || tn_node_float(row->node, "dropout", 0) > 0);
 }
 
 /* The block of this expression's numbers, shared by all rows that have the same expression. */
 static uint32_t uniform(struct tn_plan *plan, const struct tn_expr *e, uint64_t bytes)
 {
     for (uint32_t i = 0; i < plan->n_uniform; i++)
-        if (plan->uniform[i].expr == e || (e && plan->uniform[i].expr && tn_expr_same(plan->uniform[i].expr, e)))
+        if (plan->uniform[i].expr == e ||
+            (e && plan->uniform[i].expr && tn_expr_same(plan->uniform[i].expr, e)))
             return plan->uniform[i].offset;
     plan->uniform[plan->n_uniform++] = (struct tn_uniform){e, (uint32_t)plan->uniform_bytes};
     plan->uniform_bytes += (bytes + 15) / 16 * 16;
@@ -94,14 +95,16 @@ static tn_status make(struct tn_planner *p)
     tn_status s;
 
     if (p->graph->n_task)
-        return tn_error(TN_ERR, "the graph has a schedule of %u tasks with several micro-batches in flight: this plan has one at a time",
+        return tn_error(TN_ERR,
+                        "the graph has a schedule of %u tasks with several micro-batches in flight: this "
+                        "plan has one at a time",
                         p->graph->n_task);
     tn_planner_room_new(p);
     s = tn_planner_program(p);
     if (!s)
         s = mark_kept(p);
     if (!s)
-        tn_planner_alias(p);                     /* so that sums that go to accumulators are taken apart, not fused */
+        tn_planner_alias(p); /* so that sums that go to accumulators are taken apart, not fused */
     if (!s && !p->o->no_remake)
         s = tn_planner_remake(p);
     if (!s && !p->o->no_fuse)
@@ -119,7 +122,8 @@ static tn_status make(struct tn_planner *p)
     return TN_OK;
 }
 
-tn_status tn_plan_new(struct tn_graph *g, const struct tn_mesh *m, const struct tn_plan_options *o, struct tn_plan **out)
+tn_status tn_plan_new(struct tn_graph *g, const struct tn_mesh *m, const struct tn_plan_options *o,
+                      struct tn_plan **out)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_planner p = {.plan = tn_alloc(arena, sizeof *p.plan), .graph = g, .o = o, .arena = arena};

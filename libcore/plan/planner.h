@@ -79,7 +79,8 @@ int tn_list_repeats(uint32_t list);                                 /* once for 
 
 /* fuse.c */
 tn_status tn_planner_fuse(struct tn_planner *p);
-tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b, uint32_t keep, struct tn_step *out);
+tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const struct tn_step *b, uint32_t keep,
+                          struct tn_step *out);
 tn_status tn_planner_accepts(struct tn_planner *p, const struct tn_step *plain, const struct tn_step *other);
 
 /* remake.c */
@@ -88,7 +89,8 @@ tn_status tn_planner_remake(struct tn_planner *p);
 /* storage.c */
 void tn_planner_alias(struct tn_planner *p);
 const struct tn_spot *tn_planner_spot(struct tn_planner *p, const struct tn_value *v);     /* with the rest known */
-int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride, int64_t *offset, const struct tn_value **root);
+int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride, int64_t *offset,
+                    const struct tn_value **root);
 void tn_planner_contiguous(const struct tn_planner *p, const struct tn_value *v, int64_t *stride);
 int tn_planner_same_shape(const struct tn_planner *p, const struct tn_value *a, const struct tn_value *b);
 int tn_local_rank(const struct tn_value *v, const struct tn_local *l);       /* 1 for a flat chunk */

@@ -1,8 +1,9 @@
 /* program.c - the nodes of the graph as steps in lists.
  *
  * The prologue falls into three: what needs to be done once; what depends on inputs that differ between the
- * micro-batches, up to where it is added up; and what depends on those sums. A value that is made anew in each
- * micro-batch means nothing after the loop, so reading one there is an error here and not a wrong number later. */
+ * micro-batches, up to where it is added up; and what depends on those sums. A value that is made anew in
+ * each micro-batch means nothing after the loop, so reading one there is an error here and not a wrong number
+ * later. */
 #include "plan/planner.h"
 #include "base/arena.h"
 
@@ -23,8 +24,8 @@ static int accumulates(const struct tn_step *s)
 
 static tn_status bad_read(const struct tn_step *s, const struct tn_value *v, const char *why)
 {
-    return tn_error(TN_ERR, "node %u %s (role %s, unit %s) reads %%%u %s, %s", s->node->id, s->op->name, s->node->role,
-                    s->node->unit, v->id, v->name, why);
+    return tn_error(TN_ERR, "node %u %s (role %s, unit %s) reads %%%u %s, %s", s->node->id, s->op->name,
+                    s->node->role, s->node->unit, v->id, v->name, why);
 }
 
 /* Which part of the prologue? */
@@ -45,7 +46,8 @@ static tn_status prologue_list(const struct tn_planner *p, const struct tn_step 
         else if (m)
             need = m->list == TN_LIST_PER_MICRO && accumulates(m) ? TN_LIST_READY : m->list;
         if (list && need && need != list)
-            return bad_read(s, v, "a sum over all micro-batches beside values of a single one, in the prologue");
+            return bad_read(s, v,
+                            "a sum over all micro-batches beside values of a single one, in the prologue");
         list = need ? need : list;
     }
     *out = list;
@@ -66,7 +68,8 @@ static tn_status check_reads(const struct tn_planner *p, const struct tn_step *s
         if (!m || accumulates(m) || !tn_list_repeats(m->list))
             continue;
         if (!tn_list_repeats(s->list) || (m->list == TN_LIST_PER_MICRO) != (s->list == TN_LIST_PER_MICRO))
-            return bad_read(s, v, "which is made anew in each micro-batch: only an accum of it may be read elsewhere");
+            return bad_read(
+                s, v, "which is made anew in each micro-batch: only an accum of it may be read elsewhere");
     }
     return TN_OK;
 }
@@ -76,7 +79,8 @@ static tn_status add_step(struct tn_planner *p, const struct tn_node *n)
     struct tn_step *s = &p->step[p->n_step];
     tn_status status = TN_OK;
 
-    *s = (struct tn_step){.node = n, .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .expr = n->expr, .merged = 1};
+    *s = (struct tn_step){
+        .node = n, .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .expr = n->expr, .merged = 1};
     s->in = tn_alloc_array(p->arena, n->n_in + 1u, sizeof *s->in);
     s->out = tn_alloc_array(p->arena, n->n_out + 1u, sizeof *s->out);
     memcpy(s->in, n->in, n->n_in * sizeof *s->in);
@@ -88,7 +92,9 @@ static tn_status add_step(struct tn_planner *p, const struct tn_node *n)
     if (n->phase == TN_PROLOGUE)
         status = prologue_list(p, s, &s->list);
     else
-        s->list = n->phase == TN_FORWARD ? TN_LIST_FORWARD : n->phase == TN_BACKWARD ? TN_LIST_BACKWARD : TN_LIST_AFTER;
+        s->list = n->phase == TN_FORWARD    ? TN_LIST_FORWARD
+                  : n->phase == TN_BACKWARD ? TN_LIST_BACKWARD
+                                            : TN_LIST_AFTER;
     if (!status)
         status = check_reads(p, s);
     for (uint32_t o = 0; o < s->n_out; o++)
@@ -157,7 +163,7 @@ uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, c
 tn_status tn_planner_program(struct tn_planner *p)
 {
     struct tn_graph *g = p->graph;
-    uint32_t n_step = count_nodes(g), n_value = g->n_value + n_step;        /* room for what is made twice */
+    uint32_t n_step = count_nodes(g), n_value = g->n_value + n_step; /* room for what is made twice */
 
     tn_graph_settle(g);
     p->plan->n_value = g->n_value;

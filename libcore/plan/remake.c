@@ -1,20 +1,21 @@
 /* remake.c - element-wise results are made again in the backward instead of kept for it.
  *
- * The forward makes g = f(u) (gelu of the widest tensor of a block), and the backward needs both: u for du = dg·f'(u),
- * g for the gradient of the next weight. The step that makes du reads u anyway, so it can give g once more on the
- * side: no pass over memory more, most of the arithmetic is shared, and g need not live from forward to backward.
+ * The forward makes g = f(u) (gelu of the widest tensor of a block), and the backward needs both: u for du =
+ * dg·f'(u), g for the gradient of the next weight. The step that makes du reads u anyway, so it can give g
+ * once more on the side: no pass over memory more, most of the arithmetic is shared, and g need not live from
+ * forward to backward.
  *
- * Only that is done: g is an expr of the forward with one result; some expr of the backward reads all temporaries
- * that f reads; and those who need g in the backward come after it, or can, together with the accum of their
- * results. Nothing else is made twice. */
+ * Only that is done: g is an expr of the forward with one result; some expr of the backward reads all
+ * temporaries that f reads; and those who need g in the backward come after it, or can, together with the
+ * accum of their results. Nothing else is made twice. */
 #include "plan/planner.h"
 #include "base/arena.h"
 
 struct remake {
     struct tn_planner *p;
     const struct tn_op *expr;
-    uint32_t forward, host;                      /* steps: makes g; will give it again */
-    uint8_t *moves;                              /* steps that must go behind the host */
+    uint32_t forward, host; /* steps: makes g; will give it again */
+    uint8_t *moves;         /* steps that must go behind the host */
 };
 
 static int reads(const struct tn_step *s, const struct tn_value *v)
@@ -45,15 +46,17 @@ static int find_host(struct remake *r)
     const struct tn_step *step = r->p->step, *s = &step[r->forward];
 
     for (uint32_t i = r->forward + 1; i < r->p->n_step; i++)
-        if (!step[i].dead && step[i].list == TN_LIST_BACKWARD && step[i].op == r->expr && !reads(&step[i], s->out[0])
-            && reads_alike(&step[i], s) && tn_planner_same_shape(r->p, step[i].out[0], s->out[0])) {
+        if (!step[i].dead && step[i].list == TN_LIST_BACKWARD && step[i].op == r->expr &&
+            !reads(&step[i], s->out[0]) && reads_alike(&step[i], s) &&
+            tn_planner_same_shape(r->p, step[i].out[0], s->out[0])) {
             r->host = i;
             return 1;
         }
     return 0;
 }
 
-/* Everything that reads v in the backward, up to the host, moves behind it, if those who read its results do. */
+/* Everything that reads v in the backward, up to the host, moves behind it, if those who read its results do.
+ */
 static int move_readers(struct remake *r, const struct tn_value *v, int all)
 {
     const uint32_t *use;
@@ -99,7 +102,8 @@ static int wanted(struct remake *r)
     const uint32_t *use;
     uint32_t n, backward = 0;
 
-    if (s->dead || s->op != r->expr || s->list != TN_LIST_FORWARD || s->n_out != 1 || r->p->spot[s->out[0]->id].kept)
+    if (s->dead || s->op != r->expr || s->list != TN_LIST_FORWARD || s->n_out != 1 ||
+        r->p->spot[s->out[0]->id].kept)
         return 0;
     n = tn_planner_uses(r->p, s->out[0], &use);
     for (uint32_t u = 0; u < n; u++)
@@ -124,7 +128,8 @@ static struct tn_value *twin(struct tn_planner *p, const struct tn_value *v)
 }
 
 /* The host with g as one more input, which its expression does not read: so that both can be joined. */
-static tn_status with_input(struct tn_planner *p, const struct tn_step *h, struct tn_value *g, struct tn_step *out)
+static tn_status with_input(struct tn_planner *p, const struct tn_step *h, struct tn_value *g,
+                            struct tn_step *out)
 {
     uint32_t map[TN_MAX_IN];
 
@@ -192,7 +197,7 @@ static tn_status remake(struct remake *r)
     reorder(r);
     read_instead(p, old, g);
     tn_planner_index(p);
-    tn_planner_alias(p);                         /* steps have moved */
+    tn_planner_alias(p); /* steps have moved */
     return TN_OK;
 }
 

@@ -4,7 +4,8 @@
 
 static uint32_t launches(const struct tn_plan *plan, const struct tn_row *row)
 {
-    int repeats = row->list == TN_LIST_PER_MICRO || row->list == TN_LIST_FORWARD || row->list == TN_LIST_BACKWARD;
+    int repeats =
+        row->list == TN_LIST_PER_MICRO || row->list == TN_LIST_FORWARD || row->list == TN_LIST_BACKWARD;
 
     return (row->kernel[0] >= 0) + (repeats && row->kernel[1] >= 0 ? plan->n_micro - 1 : 0);
 }
@@ -49,14 +50,21 @@ static uint64_t gradients(const struct tn_plan *plan)
 
 static double *flops_of(struct tn_plan_report *r, uint32_t list)
 {
-    return list <= TN_LIST_FORWARD ? &r->flops_forward : list == TN_LIST_BACKWARD ? &r->flops_backward : &r->flops_update;
+    return list <= TN_LIST_FORWARD    ? &r->flops_forward
+           : list == TN_LIST_BACKWARD ? &r->flops_backward
+                                      : &r->flops_update;
 }
 
 void tn_plan_sum(const struct tn_plan *plan, struct tn_plan_report *out)
 {
-    *out = (struct tn_plan_report){.states = states(plan), .inputs = plan->run_bytes, .gradients = gradients(plan),
-                                   .arena = plan->arena_bytes, .workspace = plan->workspace_bytes, .uniforms = plan->uniform_bytes,
-                                   .live_peak = plan->live_peak, .rows = plan->n_row};
+    *out = (struct tn_plan_report){.states = states(plan),
+                                   .inputs = plan->run_bytes,
+                                   .gradients = gradients(plan),
+                                   .arena = plan->arena_bytes,
+                                   .workspace = plan->workspace_bytes,
+                                   .uniforms = plan->uniform_bytes,
+                                   .live_peak = plan->live_peak,
+                                   .rows = plan->n_row};
     out->parameters = at(plan, TN_AT_PERSISTENT) - out->states;
     out->total = out->parameters + out->states + out->inputs + out->arena + out->workspace + out->uniforms;
     for (uint32_t i = 0; i < plan->n_row; i++) {
@@ -71,9 +79,13 @@ void tn_plan_sum(const struct tn_plan *plan, struct tn_plan_report *out)
 
 const char *tn_list_name(uint32_t list)
 {
-    static const char *const name[TN_LISTS] = {
-        [TN_LIST_PROLOGUE] = "prologue", [TN_LIST_PER_MICRO] = "prologue, each micro-batch", [TN_LIST_READY] = "prologue, at its end",
-        [TN_LIST_FORWARD] = "forward", [TN_LIST_BACKWARD] = "backward", [TN_LIST_AFTER] = "after", [TN_LIST_UPDATE] = "update"};
+    static const char *const name[TN_LISTS] = {[TN_LIST_PROLOGUE] = "prologue",
+                                               [TN_LIST_PER_MICRO] = "prologue, each micro-batch",
+                                               [TN_LIST_READY] = "prologue, at its end",
+                                               [TN_LIST_FORWARD] = "forward",
+                                               [TN_LIST_BACKWARD] = "backward",
+                                               [TN_LIST_AFTER] = "after",
+                                               [TN_LIST_UPDATE] = "update"};
 
     return list < TN_LISTS ? name[list] : "";
 }
@@ -83,9 +95,19 @@ void tn_plan_launch_at(const struct tn_plan *plan, uint32_t i, struct tn_plan_la
     const struct tn_row *row = &plan->row[i];
     const struct tn_plan_kernel *k = &plan->kernel[row->kernel[0] >= 0 ? row->kernel[0] : row->kernel[1]];
 
-    *out = (struct tn_plan_launch){.node = row->node->id, .list = row->list, .merged = row->merged, .op = row->op,
-                                   .role = row->node->role, .unit = row->node->unit, .kernel = k->by,
-                                   .micro = launches(plan, row), .flops = row->flops, .bytes = row->bytes,
-                                   .workspace = k->kernel.workspace, .n_in = row->n_in, .n_out = row->n_out,
-                                   .buffer = row->ref, .value = row->value};
+    *out = (struct tn_plan_launch){.node = row->node->id,
+                                   .list = row->list,
+                                   .merged = row->merged,
+                                   .op = row->op,
+                                   .role = row->node->role,
+                                   .unit = row->node->unit,
+                                   .kernel = k->by,
+                                   .micro = launches(plan, row),
+                                   .flops = row->flops,
+                                   .bytes = row->bytes,
+                                   .workspace = k->kernel.workspace,
+                                   .n_in = row->n_in,
+                                   .n_out = row->n_out,
+                                   .buffer = row->ref,
+                                   .value = row->value};
 }

@@ -1,8 +1,9 @@
 /* row.c - steps become launches, each with the kernels that do it.
  *
- * A plugin is asked for a step as it was placed first. Where it declines that, it is asked with operands without
- * gaps, and with sums not added in place: if that pleases a plugin that comes earlier in the order of preference
- * than one that takes the step as it is, the copies are the better bargain, and placing starts again with marks.
+ * A plugin is asked for a step as it was placed first. Where it declines that, it is asked with operands
+ * without gaps, and with sums not added in place: if that pleases a plugin that comes earlier in the order of
+ * preference than one that takes the step as it is, the copies are the better bargain, and placing starts
+ * again with marks.
  *
  * The first micro-batch overwrites accumulators, later ones add: hence two kernels for some rows. */
 #include "plan/planner.h"
@@ -56,18 +57,29 @@ static struct tn_row *add_row(struct tn_planner *p, const struct tn_ask *a)
         value[k] = arg[k].value;
     p->arg[plan->n_row] = arg;
     struct tn_row *row = &plan->row[plan->n_row++];
-    *row = (struct tn_row){.node = a->step->node, .op = a->op ? a->op : a->step->op->name, .list = a->step->list, .n_in = a->n_in,
-                           .n_out = a->n_out, .merged = a->op ? 1 : a->step->merged, .uniform = TN_NOWHERE, .value = value, .expr = a->op ? NULL : a->step->expr,
-                           .kernel = {-1, -1}, .flops = a->op ? 0 : a->step->flops};
+    *row = (struct tn_row){.node = a->step->node,
+                           .op = a->op ? a->op : a->step->op->name,
+                           .list = a->step->list,
+                           .n_in = a->n_in,
+                           .n_out = a->n_out,
+                           .merged = a->op ? 1 : a->step->merged,
+                           .uniform = TN_NOWHERE,
+                           .value = value,
+                           .expr = a->op ? NULL : a->step->expr,
+                           .kernel = {-1, -1},
+                           .flops = a->op ? 0 : a->step->flops};
     return row;
 }
 
 static double arg_bytes(const struct tn_planner *p, const struct tn_arg *a)
 {
-    return a->root ? (double)p->plan->place[a->value->id].local.count * (double)tn_dtype_bytes(a->value->dtype) : 0;
+    return a->root
+               ? (double)p->plan->place[a->value->id].local.count * (double)tn_dtype_bytes(a->value->dtype)
+               : 0;
 }
 
-static void count_bytes(const struct tn_planner *p, const struct tn_ask *a, uint32_t accumulate, struct tn_row *row)
+static void count_bytes(const struct tn_planner *p, const struct tn_ask *a, uint32_t accumulate,
+                        struct tn_row *row)
 {
     for (uint32_t k = 0; k < a->n_in + a->n_out; k++)
         row->bytes += arg_bytes(p, &a->arg[k]) * (k >= a->n_in && accumulate & 1u << (k - a->n_in) ? 2 : 1);
@@ -76,7 +88,8 @@ static void count_bytes(const struct tn_planner *p, const struct tn_ask *a, uint
 /* --- choosing */
 
 /* Both variants from one plugin. first or later may be TN_NOWHERE: there is no such launch. */
-static tn_status ask_both(struct tn_planner *p, struct tn_ask *a, const uint32_t accumulate[2], struct tn_kernel out[2])
+static tn_status ask_both(struct tn_planner *p, struct tn_ask *a, const uint32_t accumulate[2],
+                          struct tn_kernel out[2])
 {
     tn_status s = TN_OK;
 
@@ -94,9 +107,11 @@ static tn_status ask_both(struct tn_planner *p, struct tn_ask *a, const uint32_t
     return s;
 }
 
-static void keep_both(struct tn_planner *p, const struct tn_ask *a, const uint32_t accumulate[2], const struct tn_kernel k[2], struct tn_row *row)
+static void keep_both(struct tn_planner *p, const struct tn_ask *a, const uint32_t accumulate[2],
+                      const struct tn_kernel k[2], struct tn_row *row)
 {
-    const char *by = a->step->op->flags & TN_OP_COLLECTIVE && !a->op ? "communicator" : p->o->kernels[a->table].name;
+    const char *by =
+        a->step->op->flags & TN_OP_COLLECTIVE && !a->op ? "communicator" : p->o->kernels[a->table].name;
 
     for (int m = 0; m < 2; m++) {
         if (accumulate[m] == TN_NOWHERE)
@@ -161,7 +176,8 @@ static tn_status ask_otherwise(struct tn_planner *p, const struct tn_ask *as_pla
     tn_status status = TN_DECLINED;
 
     tn_step_args(p, s, 1, arg);
-    for (int way = 1; way < 4 && status == TN_DECLINED; way++) {     /* 1: no parts, 2: nothing added in place, 3: both */
+    for (int way = 1; way < 4 && status == TN_DECLINED;
+         way++) { /* 1: no parts, 2: nothing added in place, 3: both */
         if ((way & 1 && !parts) || (way & 2 && !adds))
             continue;
         a.arg = way & 1 ? arg : as_placed->arg;
@@ -201,7 +217,8 @@ static tn_status step_row(struct tn_planner *p, const struct tn_step *s)
     if (is_empty(p, &a) && !(s->op->flags & TN_OP_COLLECTIVE))
         return TN_OK;
     if (s->op->flags & TN_OP_COLLECTIVE && !p->o->collective)
-        return tn_error(TN_ERR, "node %u is the collective %s (unit %s), and there is no communicator", s->node->id, s->op->name, s->node->unit);
+        return tn_error(TN_ERR, "node %u is the collective %s (unit %s), and there is no communicator",
+                        s->node->id, s->op->name, s->node->unit);
     for (; a.table < n_table && status == TN_DECLINED; a.table++) {
         status = ask_both(p, &a, bits, k);
         if (!status) {
@@ -218,8 +235,8 @@ static tn_status step_row(struct tn_planner *p, const struct tn_step *s)
 
 /* --- the rows that no step asks for */
 
-static tn_status copy_row(struct tn_planner *p, const struct tn_step *s, const char *op, const struct tn_arg *from, const struct tn_arg *to,
-                          const uint32_t accumulate[2])
+static tn_status copy_row(struct tn_planner *p, const struct tn_step *s, const char *op,
+                          const struct tn_arg *from, const struct tn_arg *to, const uint32_t accumulate[2])
 {
     struct tn_arg arg[2] = {*from, *to};
     struct tn_ask a = {.step = s, .op = op, .arg = arg, .n_in = 1, .n_out = 1};
@@ -258,7 +275,9 @@ static tn_status cut_rows(struct tn_planner *p, const struct tn_step *s)
         if (spot->cut == s && spot->how != TN_INTO_NONE)
             continue;
         if (!tn_planner_part(p, s, i, part.stride, &part.offset, &part.root))
-            return tn_error(TN_ERR, "node %u %s (unit %s) cuts along a dim of which this rank has a flat chunk", s->node->id, s->op->name, s->node->unit);
+            return tn_error(TN_ERR,
+                            "node %u %s (unit %s) cuts along a dim of which this rank has a flat chunk",
+                            s->node->id, s->op->name, s->node->unit);
         tn_planner_arg(p, v, 0, &own);
         status = copy_row(p, s, "copy", view ? &part : &own, view ? &own : &part, overwrite);
     }

@@ -2,12 +2,13 @@
  *
  *  - The parts of a split are views of what was split.
  *  - What is only made to be stacked is made in its place in the stack.
- *  - accum: with one micro-batch y is x. With several, or where x is a sum of contributions (a tied weight has
- *    two), whoever makes a contribution that nobody else reads writes it straight into y: the first one
- *    overwrites in the first micro-batch, all others add. A table's gradient then exists once, not three times.
- *  - assign: a new value whose maker reads the old one element by element, or not at all, is made in place, if
- *    nobody reads the old one in between.
- * In-place results of other nodes are settled later, when lifetimes are known (lifetime.c). */
+ *  - accum: with one micro-batch y is x. With several, or where x is a sum of contributions (a tied weight
+ * has two), whoever makes a contribution that nobody else reads writes it straight into y: the first one
+ *    overwrites in the first micro-batch, all others add. A table's gradient then exists once, not three
+ * times.
+ *  - assign: a new value whose maker reads the old one element by element, or not at all, is made in place,
+ * if nobody reads the old one in between. In-place results of other nodes are settled later, when lifetimes
+ * are known (lifetime.c). */
 #include "plan/planner.h"
 #include "base/arena.h"
 
@@ -41,7 +42,8 @@ int tn_planner_same_shape(const struct tn_planner *p, const struct tn_value *a, 
 {
     const struct tn_local *x = local(p, a), *y = local(p, b);
 
-    if (a->rank != b->rank || a->dtype != b->dtype || x->count != y->count || x->flat != y->flat || x->flat_start != y->flat_start)
+    if (a->rank != b->rank || a->dtype != b->dtype || x->count != y->count || x->flat != y->flat ||
+        x->flat_start != y->flat_start)
         return 0;
     for (uint32_t d = 0; d < a->rank; d++)
         if (a->dim[d] != b->dim[d] || x->size[d] != y->size[d])
@@ -61,10 +63,11 @@ static struct tn_value *cut_part(const struct tn_step *cut, uint32_t part)
     return cut->op->flags & TN_OP_VIEW ? cut->out[part] : cut->in[part];
 }
 
-/* Strides and offset of a part within the storage of the whole; 0 if no strides say it (flat chunks). With as many
- * dims as the whole it is the whole, perhaps under other names. Else a dim that the part lacks is the one it was
- * cut along, and the part's number is the index there. */
-int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride, int64_t *offset, const struct tn_value **root)
+/* Strides and offset of a part within the storage of the whole; 0 if no strides say it (flat chunks). With as
+ * many dims as the whole it is the whole, perhaps under other names. Else a dim that the part lacks is the
+ * one it was cut along, and the part's number is the index there. */
+int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride,
+                    int64_t *offset, const struct tn_value **root)
 {
     const struct tn_value *w = cut_whole(cut), *v = cut_part(cut, part);
     const struct tn_spot *whole = tn_planner_spot(p, w);
@@ -119,7 +122,8 @@ static void alias_cut(struct tn_planner *p, const struct tn_step *s)
             link_part(p, s, i, TN_INTO_PART);
     if (s->op->flags & TN_OP_STACK)
         for (uint32_t i = 0; i < s->n_in; i++)
-            if (maker(p, s->in[i]) && maker(p, s->in[i])->list == s->list && tn_planner_uses(p, s->in[i], NULL) == 1)
+            if (maker(p, s->in[i]) && maker(p, s->in[i])->list == s->list &&
+                tn_planner_uses(p, s->in[i], NULL) == 1)
                 link_part(p, s, i, TN_INTO_STACK);
 }
 
@@ -129,7 +133,8 @@ int tn_expr_is_sum(const struct tn_expr *e, uint32_t n_in)
 {
     uint32_t seen = 0, adds = 0;
 
-    if (!e || n_in < 2 || n_in > 31 || e->program.n_result != 1 || e->program.n_uniform || e->program.n_constant)
+    if (!e || n_in < 2 || n_in > 31 || e->program.n_result != 1 || e->program.n_uniform ||
+        e->program.n_constant)
         return 0;
     for (uint32_t i = 0; i < e->program.n_instr; i++) {
         const struct tn_instr *x = &e->program.instr[i];
@@ -149,8 +154,9 @@ static int adds_directly(const struct tn_planner *p, const struct tn_value *x, c
     const struct tn_spot *s = &p->spot[x->id];
     const struct tn_step *m = maker(p, x);
 
-    return m && !s->into && !s->apart && !s->kept && tn_planner_uses(p, x, NULL) == 1 && tn_list_repeats(m->list)
-           && (m->list == TN_LIST_PER_MICRO) == (accum->list == TN_LIST_PER_MICRO) && tn_planner_same_shape(p, x, accum->out[0]);
+    return m && !s->into && !s->apart && !s->kept && tn_planner_uses(p, x, NULL) == 1 &&
+           tn_list_repeats(m->list) && (m->list == TN_LIST_PER_MICRO) == (accum->list == TN_LIST_PER_MICRO) &&
+           tn_planner_same_shape(p, x, accum->out[0]);
 }
 
 static void add_directly(struct tn_planner *p, const struct tn_value *x, const struct tn_value *y)
@@ -163,13 +169,14 @@ static void add_directly(struct tn_planner *p, const struct tn_value *x, const s
 }
 
 /* The sum that makes x, if nobody else reads x. */
-static struct tn_step *sum_of(const struct tn_planner *p, const struct tn_value *x, const struct tn_step *accum)
+static struct tn_step *sum_of(const struct tn_planner *p, const struct tn_value *x,
+                              const struct tn_step *accum)
 {
     const struct tn_step *m = maker(p, x);
     const struct tn_spot *s = &p->spot[x->id];
 
-    if (!m || !(m->op->flags & TN_OP_INPLACE) || m->list != accum->list || s->kept || s->whole || tn_planner_uses(p, x, NULL) != 1
-        || !tn_expr_is_sum(m->expr, m->n_in))
+    if (!m || !(m->op->flags & TN_OP_INPLACE) || m->list != accum->list || s->kept || s->whole ||
+        tn_planner_uses(p, x, NULL) != 1 || !tn_expr_is_sum(m->expr, m->n_in))
         return NULL;
     for (uint32_t i = 0; i < m->n_in; i++)
         if (!tn_planner_same_shape(p, m->in[i], accum->out[0]))
@@ -218,7 +225,8 @@ static void alias_accum(struct tn_planner *p, const struct tn_step *s)
     const struct tn_value *x = s->in[0], *y = s->out[0];
     struct tn_spot *to = &p->spot[y->id];
 
-    if (s->n_in == 1 && p->plan->n_micro == 1 && x->kind == TN_VALUE_TMP && !to->whole && !p->spot[x->id].how) {
+    if (s->n_in == 1 && p->plan->n_micro == 1 && x->kind == TN_VALUE_TMP && !to->whole &&
+        !p->spot[x->id].how) {
         to->into = x;
         to->how = TN_INTO_SAME;
         return;
@@ -264,8 +272,8 @@ static void alias_assign(struct tn_planner *p, uint32_t at)
     const struct tn_value *source = s->in[0], *x = s->in[1];
     struct tn_spot *spot = &p->spot[x->id];
 
-    if (!m || m->list != s->list || spot->into || spot->kept || spot->whole || spot->accumulates
-        || tn_planner_uses(p, x, NULL) != 1 || !tn_planner_same_shape(p, x, source))
+    if (!m || m->list != s->list || spot->into || spot->kept || spot->whole || spot->accumulates ||
+        tn_planner_uses(p, x, NULL) != 1 || !tn_planner_same_shape(p, x, source))
         return;
     if (reads_root(p, m, source) && (!(m->op->flags & TN_OP_INPLACE) || !reads_as_is(p, m, source)))
         return;
@@ -279,8 +287,8 @@ static void alias_assign(struct tn_planner *p, uint32_t at)
     spot->how = TN_INTO_SAME;
 }
 
-/* A view shows what its whole was when it was cut. If the whole is overwritten before the view is last read, it
- * must be a copy. Returns 1 if some view was marked. */
+/* A view shows what its whole was when it was cut. If the whole is overwritten before the view is last read,
+ * it must be a copy. Returns 1 if some view was marked. */
 static int mark_stale_views(struct tn_planner *p)
 {
     int marked = 0;
@@ -356,7 +364,8 @@ const struct tn_spot *tn_planner_spot(struct tn_planner *p, const struct tn_valu
         s->root = to->root;
         s->offset = to->offset;
         memcpy(s->stride, to->stride, sizeof s->stride);
-    } else if (s->how == TN_INTO_NONE || !tn_planner_part(p, s->cut, s->part, s->stride, &s->offset, &s->root)) {
+    } else if (s->how == TN_INTO_NONE ||
+               !tn_planner_part(p, s->cut, s->part, s->stride, &s->offset, &s->root)) {
         s->into = NULL;
         s->how = TN_INTO_NONE;
         s->root = v;

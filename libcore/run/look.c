@@ -17,7 +17,9 @@ static double now(void)
 }
 
 /* Calls after() when a launch is done; it may stop the walk by anything but TN_OK. */
-static tn_status walk_slowly(struct tn_run *run, uint32_t n_go, tn_status (*after)(struct tn_run *run, const struct call *c, void *arg), void *arg)
+static tn_status walk_slowly(struct tn_run *run, uint32_t n_go,
+                             tn_status (*after)(struct tn_run *run, const struct call *c, void *arg),
+                             void *arg)
 {
     tn_status s = tn_run_uniforms(run);
 
@@ -65,24 +67,25 @@ static double number(uint32_t dtype, const void *at, int64_t i)
     float f;
 
     switch (dtype) {
-    case TN_F32:
-        return ((const float *)at)[i];
-    case TN_F64:
-        return ((const double *)at)[i];
+    case TN_F32: return ((const float *)at)[i];
+    case TN_F64: return ((const double *)at)[i];
     case TN_BF16:
         bits = (uint32_t)((const uint16_t *)at)[i] << 16;
         memcpy(&f, &bits, sizeof f);
         return f;
-    case TN_F16:                                 /* only whether it is finite matters */
+    case TN_F16: /* only whether it is finite matters */
         bits = ((const uint16_t *)at)[i];
-        return (bits & 0x7c00) != 0x7c00 ? 0 : bits & 0x3ff ? (double)NAN : bits & 0x8000 ? -(double)INFINITY : (double)INFINITY;
-    default:
-        return 0;                                /* whole numbers */
+        return (bits & 0x7c00) != 0x7c00 ? 0
+               : bits & 0x3ff            ? (double)NAN
+               : bits & 0x8000           ? -(double)INFINITY
+                                         : (double)INFINITY;
+    default: return 0; /* whole numbers */
     }
 }
 
 /* The first element that is not finite, row-major, or -1. */
-static int64_t first_bad(const struct tn_plan *plan, const struct tn_value *v, const int64_t *stride, const char *at)
+static int64_t first_bad(const struct tn_plan *plan, const struct tn_value *v, const int64_t *stride,
+                         const char *at)
 {
     const struct tn_local *l = &plan->place[v->id].local;
     uint32_t rank = l->flat ? 1 : v->rank;
@@ -109,12 +112,15 @@ static uint64_t extent(const struct tn_plan *plan, const struct tn_value *v, con
     return l->count ? (uint64_t)(last + 1) * tn_dtype_bytes(v->dtype) : 0;
 }
 
-static tn_status check(struct tn_run *run, const struct tn_value *v, const void *device, uint32_t micro, struct tn_bad *out)
+static tn_status check(struct tn_run *run, const struct tn_value *v, const void *device, uint32_t micro,
+                       struct tn_bad *out)
 {
     const int64_t *stride = run->plan->place[v->id].stride;
     uint64_t bytes = extent(run->plan, v, stride);
     char *host = malloc(bytes + 1);
-    tn_status s = host ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory to look at %s: %llu bytes", v->name, (unsigned long long)bytes);
+    tn_status s = host ? TN_OK
+                       : tn_error(TN_ERR_MEMORY, "no memory to look at %s: %llu bytes", v->name,
+                                  (unsigned long long)bytes);
 
     if (!s)
         s = run->api->copy(run->queue, host, device, bytes, 2);
@@ -123,10 +129,14 @@ static tn_status check(struct tn_run *run, const struct tn_value *v, const void 
     int64_t bad = s ? -1 : first_bad(run->plan, v, stride, host);
     if (bad >= 0) {
         int64_t rest = bad, offset = 0;
-        for (uint32_t d = run->plan->place[v->id].local.flat ? 0 : v->rank; d-- > 0; rest /= run->plan->place[v->id].local.size[d])
+        for (uint32_t d = run->plan->place[v->id].local.flat ? 0 : v->rank; d-- > 0;
+             rest /= run->plan->place[v->id].local.size[d])
             offset += rest % run->plan->place[v->id].local.size[d] * stride[d];
-        *out = (struct tn_bad){.value = v, .micro = micro, .element = bad,
-                               .number = number(v->dtype, host, run->plan->place[v->id].local.flat ? bad : offset)};
+        *out = (struct tn_bad){.value = v,
+                               .micro = micro,
+                               .element = bad,
+                               .number =
+                                   number(v->dtype, host, run->plan->place[v->id].local.flat ? bad : offset)};
     }
     free(host);
     return s;
@@ -139,7 +149,9 @@ tn_status tn_run_finite(struct tn_run *run, const struct tn_value *v, int *out)
     tn_status s;
 
     if (p->storage == TN_NOWHERE || !p->kept)
-        return tn_error(TN_ERR, "%%%u %s was not kept when the plan was made: it cannot be looked at after the step", v->id, v->name);
+        return tn_error(TN_ERR,
+                        "%%%u %s was not kept when the plan was made: it cannot be looked at after the step",
+                        v->id, v->name);
     s = check(run, v, (char *)run->at[p->storage] + p->offset, 0, &bad);
     *out = !bad.value;
     return s;

@@ -3,7 +3,7 @@
 #include "base/arena.h"
 #include "plan/offset.h"
 
-#define NO_LIMIT 1e9                             /* seconds; copies of this rank wait for nobody else */
+#define NO_LIMIT 1e9 /* seconds; copies of this rank wait for nobody else */
 
 struct tensor {
     const char *name;
@@ -18,12 +18,12 @@ struct tn_memory {
     const struct tn_device_api *api;
     struct tn_device *device;
     struct tn_queue *queue;
-    struct tn_arena *arena;                      /* for bookkeeping */
+    struct tn_arena *arena; /* for bookkeeping */
     struct tensor *tensor;
-    void **block;                                /* everything that was allocated */
+    void **block; /* everything that was allocated */
     uint32_t n_tensor, n_block;
     uint64_t reserved, room, bytes;
-    void *shared;                                /* the arena of the runs, `room` bytes */
+    void *shared; /* the arena of the runs, `room` bytes */
 };
 
 tn_status tn_memory_new(const struct tn_device_api *api, struct tn_device *device, struct tn_memory **out)
@@ -119,8 +119,13 @@ static void add(struct tn_memory *m, const struct tn_plan *plan, const struct tn
 
     m->tensor = tn_alloc_grow(m->arena, m->tensor, m->n_tensor, sizeof *m->tensor);
     t = &m->tensor[m->n_tensor++];
-    *t = (struct tensor){.name = tn_text(m->arena, "%s", v->name), .dtype = v->dtype, .rank = v->rank, .bytes = s->bytes,
-                         .flat = l->flat, .flat_start = l->flat_start, .at = at};
+    *t = (struct tensor){.name = tn_text(m->arena, "%s", v->name),
+                         .dtype = v->dtype,
+                         .rank = v->rank,
+                         .bytes = s->bytes,
+                         .flat = l->flat,
+                         .flat_start = l->flat_start,
+                         .at = at};
     memcpy(t->size, l->size, sizeof t->size);
     memcpy(t->origin, l->origin, sizeof t->origin);
 }
@@ -172,7 +177,9 @@ tn_status tn_memory_bind(struct tn_memory *m, const struct tn_plan *plan, void *
             continue;
         t = find(m, v->name);
         if (!is_same_part(t, v, &plan->place[v->id].local))
-            return tn_error(TN_ERR_SHAPE, "%s: this plan holds another part of it on this rank than the plan that made it", v->name);
+            return tn_error(TN_ERR_SHAPE,
+                            "%s: this plan holds another part of it on this rank than the plan that made it",
+                            v->name);
         ptr[i] = t->at;
     }
     return s;
@@ -186,7 +193,8 @@ static tn_status copy(struct tn_memory *m, const char *name, void *host, const v
     if (!t)
         return tn_error(TN_ERR, "%s: no plan has a parameter or state of that name", name);
     if (t->bytes != bytes)
-        return tn_error(TN_ERR_SHAPE, "%s: %llu bytes are here, %llu were given", name, (unsigned long long)t->bytes, (unsigned long long)bytes);
+        return tn_error(TN_ERR_SHAPE, "%s: %llu bytes are here, %llu were given", name,
+                        (unsigned long long)t->bytes, (unsigned long long)bytes);
     s = host ? m->api->copy(m->queue, host, t->at, bytes, 2) : m->api->copy(m->queue, t->at, from, bytes, 1);
     return s ? s : m->api->sync(m->queue, NO_LIMIT);
 }

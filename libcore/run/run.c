@@ -25,9 +25,12 @@ static void bind_call(struct tn_run *run, struct segment *seg, uint32_t row, int
         if (ref->storage == TN_NOWHERE || !plan->storage[ref->storage].micro_stride)
             continue;
         seg->move = tn_alloc_grow(run->arena, seg->move, seg->n_move, sizeof *seg->move);
-        seg->move[seg->n_move++] = (struct move){&buffer[i], buffer[i], plan->storage[ref->storage].micro_stride};
+        seg->move[seg->n_move++] =
+            (struct move){&buffer[i], buffer[i], plan->storage[ref->storage].micro_stride};
     }
-    *c = (struct call){.launch = k->launch, .state = k->state, .row = row,
+    *c = (struct call){.launch = k->launch,
+                       .state = k->state,
+                       .row = row,
                        .l = {.struct_size = sizeof c->l, .buffer = buffer, .queue = run->queue}};
 }
 
@@ -54,7 +57,8 @@ static void bind_tasks(struct tn_run *run)
 
     run->go = tn_alloc_array(run->arena, plan->n_task + 1u, sizeof *run->go);
     for (uint32_t t = 0; t < plan->n_task; t++)
-        run->go[t] = (struct go){&run->segment[plan->task[t].list][plan->task[t].micro > 0], plan->task[t].micro};
+        run->go[t] =
+            (struct go){&run->segment[plan->task[t].list][plan->task[t].micro > 0], plan->task[t].micro};
     run->n_go = plan->n_task;
     run->n_compute = plan->n_task - plan->n_update_task;
 }
@@ -99,15 +103,21 @@ static tn_status place_storages(struct tn_run *run, char **workspace)
     return TN_OK;
 }
 
-tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds, struct tn_run **out)
+tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds,
+                      struct tn_run **out)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_run *run = tn_alloc(arena, sizeof *run);
     char *workspace;
     tn_status s;
 
-    *run = (struct tn_run){.arena = arena, .plan = plan, .memory = memory, .api = tn_memory_api(memory),
-                           .queue = tn_memory_queue(memory), .seconds = seconds, .n_symbol = plan->graph->n_symbol};
+    *run = (struct tn_run){.arena = arena,
+                           .plan = plan,
+                           .memory = memory,
+                           .api = tn_memory_api(memory),
+                           .queue = tn_memory_queue(memory),
+                           .seconds = seconds,
+                           .n_symbol = plan->graph->n_symbol};
     *out = NULL;
     run->at = tn_alloc_array(arena, plan->n_storage + 1u, sizeof *run->at);
     run->symbol = tn_alloc_array(arena, TN_EXPR_SYMBOLS, sizeof *run->symbol);
@@ -144,8 +154,8 @@ tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, u
     if (!v)
         return tn_error(TN_ERR, "the graph has no input %s", name);
     if (bytes != parts * tn_plan_bytes(plan, v))
-        return tn_error(TN_ERR_SHAPE, "input %s has %u parts of %llu bytes, %llu bytes were given", name, parts,
-                        (unsigned long long)tn_plan_bytes(plan, v), (unsigned long long)bytes);
+        return tn_error(TN_ERR_SHAPE, "input %s has %u parts of %llu bytes, %llu bytes were given", name,
+                        parts, (unsigned long long)tn_plan_bytes(plan, v), (unsigned long long)bytes);
     for (uint32_t m = 0; m < parts && !status; m++)
         status = run->api->copy(run->queue, (char *)run->at[plan->place[v->id].storage] + m * s->micro_stride,
                                 (const char *)host + m * (bytes / parts), bytes / parts, 1);
@@ -177,9 +187,14 @@ tn_status tn_run_uniforms(struct tn_run *run)
         if (plan->uniform[i].expr)
             tn_expr_uniforms(plan->uniform[i].expr, run->symbol, to);
         else
-            memcpy(to, (uint32_t[4]){(uint32_t)run->seed, (uint32_t)(run->seed >> 32), (uint32_t)run->step, (uint32_t)(run->step >> 32)}, 16);
+            memcpy(to,
+                   (uint32_t[4]){(uint32_t)run->seed, (uint32_t)(run->seed >> 32), (uint32_t)run->step,
+                                 (uint32_t)(run->step >> 32)},
+                   16);
     }
-    return plan->uniform_bytes ? run->api->copy(run->queue, run->uniform, run->uniform_host, plan->uniform_bytes, 1) : TN_OK;
+    return plan->uniform_bytes
+               ? run->api->copy(run->queue, run->uniform, run->uniform_host, plan->uniform_bytes, 1)
+               : TN_OK;
 }
 
 static tn_status walk(const struct go *g, const struct go *end)
@@ -224,7 +239,8 @@ tn_status tn_run_step(struct tn_run *run)
 
 /* --- after it */
 
-tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host, uint64_t bytes)
+tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host,
+                      uint64_t bytes)
 {
     const struct tn_plan *plan = run->plan;
     const struct tn_plan_place *p = &plan->place[v->id];
@@ -232,10 +248,15 @@ tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t mic
     tn_status s;
 
     if (!x || !p->kept)
-        return tn_error(TN_ERR, "%%%u %s was not kept when the plan was made: it cannot be read after the step", v->id, v->name);
+        return tn_error(TN_ERR,
+                        "%%%u %s was not kept when the plan was made: it cannot be read after the step",
+                        v->id, v->name);
     if (bytes != tn_plan_bytes(plan, v) || (micro && (!x->micro_stride || micro >= plan->n_micro)))
-        return tn_error(TN_ERR_SHAPE, "%%%u %s: part %u with %llu bytes was asked for, %u parts of %llu are here", v->id, v->name, micro,
-                        (unsigned long long)bytes, x->micro_stride ? plan->n_micro : 1, (unsigned long long)tn_plan_bytes(plan, v));
-    s = run->api->copy(run->queue, host, (char *)run->at[p->storage] + p->offset + micro * x->micro_stride, bytes, 2);
+        return tn_error(TN_ERR_SHAPE,
+                        "%%%u %s: part %u with %llu bytes was asked for, %u parts of %llu are here", v->id,
+                        v->name, micro, (unsigned long long)bytes, x->micro_stride ? plan->n_micro : 1,
+                        (unsigned long long)tn_plan_bytes(plan, v));
+    s = run->api->copy(run->queue, host, (char *)run->at[p->storage] + p->offset + micro * x->micro_stride,
+                       bytes, 2);
     return s ? s : run->api->sync(run->queue, run->seconds);
 }

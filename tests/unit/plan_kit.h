@@ -19,7 +19,8 @@ KIT const void *kit_ref(const char *id)
     return plugin_file("ref", id);
 }
 
-/* A plugin that does what ref does, if `refuses` lets it. kit_asked counts, kit_live: prepared and not released. */
+/* A plugin that does what ref does, if `refuses` lets it. kit_asked counts, kit_live: prepared and not
+ * released. */
 struct kit_state {
     struct tn_kernel inner;
 };
@@ -57,7 +58,10 @@ KIT tn_status kit_prepare(const struct tn_problem *p, struct tn_kernel *out)
         free(s);
         return status;
     }
-    *out = (struct tn_kernel){.struct_size = sizeof *out, .state = s, .launch = kit_launch, .release = kit_release,
+    *out = (struct tn_kernel){.struct_size = sizeof *out,
+                              .state = s,
+                              .launch = kit_launch,
+                              .release = kit_release,
                               .workspace = s->inner.workspace};
     kit_live++;
     return TN_OK;
@@ -71,10 +75,19 @@ KIT const struct tn_kernels *kit_picky(void)
     return &k;
 }
 
-#define DIMS(...) (const char *const[]){__VA_ARGS__}
-#define SIZES(...) (const int64_t[]){__VA_ARGS__}
+#define DIMS(...)                                                                                            \
+    (const char *const[])                                                                                    \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
+#define SIZES(...)                                                                                           \
+    (const int64_t[])                                                                                        \
+    {                                                                                                        \
+        __VA_ARGS__                                                                                          \
+    }
 
-KIT struct tn_value *kit_param(struct tn_graph *g, const char *name, uint32_t rank, const char *const *dim, const int64_t *size)
+KIT struct tn_value *kit_param(struct tn_graph *g, const char *name, uint32_t rank, const char *const *dim,
+                               const int64_t *size)
 {
     struct tn_param_spec spec = {.dim = dim, .size = size, .rank = rank, .file_rank = 1, .file_shape = {1}};
 
@@ -96,7 +109,8 @@ KIT struct tn_graph *kit_graph(void)
 }
 
 /* A plan by ref; kernels NULL: ref's own. o may be NULL. */
-KIT struct tn_plan *kit_plan(struct tn_graph *g, const struct tn_kernels *kernels, const struct tn_plan_options *o)
+KIT struct tn_plan *kit_plan(struct tn_graph *g, const struct tn_kernels *kernels,
+                             const struct tn_plan_options *o)
 {
     struct tn_plan_options own = o ? *o : (struct tn_plan_options){0};
     struct tn_plan_kernels k = {"ref", kernels ? kernels : kit_ref(TN_KERNELS_ID)};
@@ -116,7 +130,7 @@ KIT struct tn_plan *kit_plan(struct tn_graph *g, const struct tn_kernels *kernel
 KIT struct tn_memory *kit_memory(void)
 {
     const struct tn_device_api *api = kit_ref(TN_DEVICE_ID);
-    static struct tn_device *d;                  /* one for all tests, never closed */
+    static struct tn_device *d; /* one for all tests, never closed */
     struct tn_memory *m;
 
     if (!d)
@@ -157,12 +171,24 @@ static const struct tn_slot kit_slots[] = {{"m", TN_F32, 0}, {"v", TN_F32, 0}, {
 /* without: an operation that no kernel claims, or NULL. */
 KIT struct tn_graph *kit_gpt2(int64_t micro, int64_t batch, double dropout, int tied, const char *without)
 {
-    struct tn_model_config c = {.arch = "gpt2", .n_layer = 2, .n_head = 2, .n_embd = 8, .vocab_size = 13, .block_size = 6,
-                                .n_inner = 20, .dropout = dropout, .norm_eps = 1e-5, .init_std = 0.02, .bias = 1,
-                                .tie_embeddings = tied, .gelu = "tanh"};
+    struct tn_model_config c = {.arch = "gpt2",
+                                .n_layer = 2,
+                                .n_head = 2,
+                                .n_embd = 8,
+                                .vocab_size = 13,
+                                .block_size = 6,
+                                .n_inner = 20,
+                                .dropout = dropout,
+                                .norm_eps = 1e-5,
+                                .init_std = 0.02,
+                                .bias = 1,
+                                .tie_embeddings = tied,
+                                .gelu = "tanh"};
     struct tn_model_use use = {.batch = batch, .seq = 5, .micro = micro, .train = 1, .loss = 1};
-    struct tn_finish f = {.slots = kit_slots, .clip = 0.5,
-                          .update = "m = 0.9*m + 0.1*g; v = 0.99*v + 0.01*g^2; w = w - lr*(m/(1 - 0.9^t))/(sqrt(v/(1 - 0.99^t)) + 1e-4)"};
+    struct tn_finish f = {.slots = kit_slots,
+                          .clip = 0.5,
+                          .update = "m = 0.9*m + 0.1*g; v = 0.99*v + 0.01*g^2; w = w - lr*(m/(1 - "
+                                    "0.9^t))/(sqrt(v/(1 - 0.99^t)) + 1e-4)"};
     struct tn_pipeline p = {.finish = &f, .claims = kit_claims, .claims_ctx = (void *)(uintptr_t)without};
     struct tn_graph *g = kit_graph();
 
@@ -198,7 +224,8 @@ KIT void kit_batch(struct tn_run *run, uint32_t n, int64_t vocab)
         token[i] = (int32_t)((kit_random(&seed) + 0.5) * (double)vocab);
         target[i] = i % 7 == 3 ? -1 : (int32_t)((kit_random(&seed) + 0.5) * (double)vocab);
     }
-    if (tn_run_input(run, "tokens", token, n * 4) || tn_run_input(run, "targets", target, n * 4) || tn_run_input(run, "targets_all", target, n * 4))
+    if (tn_run_input(run, "tokens", token, n * 4) || tn_run_input(run, "targets", target, n * 4) ||
+        tn_run_input(run, "targets_all", target, n * 4))
         ck_abort_msg("%s", tn_error_text());
     free(token);
     free(target);
@@ -213,16 +240,16 @@ KIT float kit_scalar(struct tn_run *run, struct tn_graph *g, const char *name)
     return x;
 }
 
-#define KIT_MAIN(NAME, ...)                                                                  \
-    int main(void)                                                                           \
-    {                                                                                        \
-        const TTest *const test[] = {__VA_ARGS__};                                           \
-        Suite *s = suite_create(NAME);                                                       \
-        TCase *c = tcase_create(NAME);                                                       \
-        for (size_t i = 0; i < sizeof test / sizeof *test; i++)                              \
-            tcase_add_test(c, test[i]);                                                      \
-        tcase_set_timeout(c, 120);                                                           \
-        suite_add_tcase(s, c);                                                               \
-        return plugin_suite_run(s);                                                          \
+#define KIT_MAIN(NAME, ...)                                                                                  \
+    int main(void)                                                                                           \
+    {                                                                                                        \
+        const TTest *const test[] = {__VA_ARGS__};                                                           \
+        Suite *s = suite_create(NAME);                                                                       \
+        TCase *c = tcase_create(NAME);                                                                       \
+        for (size_t i = 0; i < sizeof test / sizeof *test; i++)                                              \
+            tcase_add_test(c, test[i]);                                                                      \
+        tcase_set_timeout(c, 120);                                                                           \
+        suite_add_tcase(s, c);                                                                               \
+        return plugin_suite_run(s);                                                                          \
     }
 #endif

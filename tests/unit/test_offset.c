@@ -30,19 +30,22 @@ START_TEST(random_spans_never_meet)
         uint32_t n = below(150);
         state = round;
         for (uint32_t i = 0; i < n; i++) {
-            s[i] = (struct tn_span){.bytes = below(10) ? below(1u << below(16)) : 0, .offset = 12345, .first = below(300)};
+            s[i] = (struct tn_span){
+                .bytes = below(10) ? below(1u << below(16)) : 0, .offset = 12345, .first = below(300)};
             s[i].last = s[i].first + (below(4) ? below(10) : below(200));
         }
         uint64_t top = tn_offsets(a, s, n), peak = tn_live_peak(a, s, n);
         check_spans(s, n, top);
         ck_assert_uint_ge(top, peak);
-        ck_assert_msg((double)top <= 1.35 * (double)peak + 64, "arena %llu, live at once %llu", (unsigned long long)top, (unsigned long long)peak);
+        ck_assert_msg((double)top <= 1.35 * (double)peak + 64, "arena %llu, live at once %llu",
+                      (unsigned long long)top, (unsigned long long)peak);
         tn_arena_free(a);
     }
 }
 END_TEST
 
-/* A training step: activations live from forward to backward, one inside the other, with short scratch between. */
+/* A training step: activations live from forward to backward, one inside the other, with short scratch
+ * between. */
 START_TEST(a_step_is_packed_tightly)
 {
     struct tn_arena *a = tn_arena_new();

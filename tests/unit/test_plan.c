@@ -29,7 +29,8 @@ static const struct tn_row *row(const struct tn_plan *plan, const char *op)
 START_TEST(loops_merge)
 {
     const int64_t size[] = {2, 3, 1, 5}, x[] = {15, 5, 5, 1}, y[] = {45, 15, 15, 3};
-    struct tn_operand in = {.rank = 4, .size = size, .stride = x, .dim = DIMS("a", "b", "c", "d")}, out = in, part = in;
+    struct tn_operand in = {.rank = 4, .size = size, .stride = x, .dim = DIMS("a", "b", "c", "d")}, out = in,
+                      part = in;
     struct tn_loop loop[16];
     uint32_t n, reduced;
 
@@ -38,11 +39,11 @@ START_TEST(loops_merge)
     ck_assert_int_eq(loop[0].size, 30);
     ck_assert_int_eq(tn_nest(&in, 1, &out, 1, 0, loop, 16, &n, &reduced), TN_OK);
     ck_assert_uint_eq(n, 4);
-    part.stride = y;                             /* every third element: still one loop */
+    part.stride = y; /* every third element: still one loop */
     ck_assert_int_eq(tn_nest(&part, 1, &out, 1, 1, loop, 16, &n, &reduced), TN_OK);
     ck_assert_uint_eq(n, 1);
     ck_assert_int_eq(loop[0].stride[0], 3);
-    out.rank = 2;                                /* c and d are reduced: not merged with a and b */
+    out.rank = 2; /* c and d are reduced: not merged with a and b */
     out.stride = (const int64_t[]){3, 1};
     ck_assert_int_eq(tn_nest(&in, 1, &out, 1, 1, loop, 16, &n, &reduced), TN_OK);
     ck_assert_uint_eq(n, 2);
@@ -69,9 +70,14 @@ static int look(const struct tn_problem *p)
 
     if (strcmp(p->op, looked_for))
         return 0;
-    seen = (struct seen){.causal = tn_problem_int(p, "causal", -1), .micro_dim = tn_problem_int(p, "micro_dim", -2),
-                         .size = p->in[k].size[0], .whole = p->in[k].whole[0], .origin = p->in[k].origin[0],
-                         .third = tn_global(&p->in[k], 0, 2), .has_index = p->in[k].index && p->in[k].index[0], .n_loop = p->n_loop};
+    seen = (struct seen){.causal = tn_problem_int(p, "causal", -1),
+                         .micro_dim = tn_problem_int(p, "micro_dim", -2),
+                         .size = p->in[k].size[0],
+                         .whole = p->in[k].whole[0],
+                         .origin = p->in[k].origin[0],
+                         .third = tn_global(&p->in[k], 0, 2),
+                         .has_index = p->in[k].index && p->in[k].index[0],
+                         .n_loop = p->n_loop};
     return 0;
 }
 
@@ -101,11 +107,17 @@ static void see_attention(const char *cut)
     g = tn_graph_new(&m);
     tn_at_end(g, TN_FORWARD, "unit");
     for (int i = 0; i < 3; i++)
-        in[i] = tn_graph_input(g, i == 0 ? "q" : i == 1 ? "k" : "v", TN_F32, 4, DIMS("batch", "seq", "heads", "head_dim"), SIZES(2, 8, 2, 3), 0);
+        in[i] = tn_graph_input(g,
+                               i == 0   ? "q"
+                               : i == 1 ? "k"
+                                        : "v",
+                               TN_F32, 4, DIMS("batch", "seq", "heads", "head_dim"), SIZES(2, 8, 2, 3), 0);
     in[3] = in[4] = tn_graph_positions(g, "seq", 8);
     for (int i = 0; i < 4 && cut; i++)
         tn_set_layout(in[i], "cp", tn_layout_shard(g, "seq", cut, 0));
-    tn_graph_output(g, "o", tn_add(g, "attention", in, 5, TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1}}, TN_TEXT("ring", "cp"))));
+    tn_graph_output(
+        g, "o",
+        tn_add(g, "attention", in, 5, TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1}}, TN_TEXT("ring", "cp"))));
     plan_at(g, &m, "attention");
     tn_graph_free(g);
 }
@@ -126,7 +138,7 @@ START_TEST(attention_is_told_of_positions)
     ck_assert_int_eq(seen.causal, 0);
     ck_assert_int_eq(seen.size, 4);
     ck_assert_int_eq(seen.has_index, 1);
-    ck_assert_int_eq(seen.third, 4);             /* it holds 2, 3, 4, 5 */
+    ck_assert_int_eq(seen.third, 4); /* it holds 2, 3, 4, 5 */
 }
 END_TEST
 
@@ -159,8 +171,10 @@ END_TEST
 START_TEST(linear_gelu_is_one_launch)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = input(g, "x"), *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6)), *b = kit_param(g, "b", 1, DIMS("o"), SIZES(5));
-    struct tn_value *u = tn_expr(g, "a + b", TN_IN(tn_add(g, "einsum", TN_IN(x, w), TN_WITH(TN_NAMES("out", "batch", "o"))), b));
+    struct tn_value *x = input(g, "x"), *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6)),
+                    *b = kit_param(g, "b", 1, DIMS("o"), SIZES(5));
+    struct tn_value *u = tn_expr(
+        g, "a + b", TN_IN(tn_add(g, "einsum", TN_IN(x, w), TN_WITH(TN_NAMES("out", "batch", "o"))), b));
     struct tn_value *y = tn_expr(g, "gelu(a)", TN_IN(u)), *sum, *later;
 
     sum = tn_add(g, "sum", TN_IN(y), NO_DIMS);
@@ -224,8 +238,10 @@ static int refuse_epilogue(const struct tn_problem *p)
 START_TEST(only_what_the_plugin_takes_is_fused)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = input(g, "x"), *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6)), *b = kit_param(g, "b", 1, DIMS("o"), SIZES(5));
-    struct tn_value *u = tn_expr(g, "a + b", TN_IN(tn_add(g, "einsum", TN_IN(x, w), TN_WITH(TN_NAMES("out", "batch", "o"))), b));
+    struct tn_value *x = input(g, "x"), *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6)),
+                    *b = kit_param(g, "b", 1, DIMS("o"), SIZES(5));
+    struct tn_value *u = tn_expr(
+        g, "a + b", TN_IN(tn_add(g, "einsum", TN_IN(x, w), TN_WITH(TN_NAMES("out", "batch", "o"))), b));
 
     tn_graph_output(g, "y", tn_add(g, "sum", TN_IN(tn_expr(g, "gelu(a)", TN_IN(u))), NO_DIMS));
     kit_refuses = refuse_epilogue;
@@ -251,7 +267,8 @@ static int kept_for_backward(const struct tn_plan *plan, const char *role)
     for (uint32_t i = 0; i < plan->n_row; i++)
         for (uint32_t k = 0; k < plan->row[i].n_in && plan->row[i].list == TN_LIST_BACKWARD; k++) {
             const struct tn_value *v = plan->row[i].value[k];
-            n += v->producer && v->id < plan->graph->n_value && !strcmp(v->producer->role, role) && v->producer->phase == TN_FORWARD;
+            n += v->producer && v->id < plan->graph->n_value && !strcmp(v->producer->role, role) &&
+                 v->producer->phase == TN_FORWARD;
         }
     return n;
 }
@@ -259,7 +276,8 @@ static int kept_for_backward(const struct tn_plan *plan, const char *role)
 START_TEST(gelu_is_made_again)
 {
     struct tn_graph *g = kit_gpt2(1, 8, 0, 1, NULL);
-    struct tn_plan *plan = kit_plan(g, NULL, NULL), *other = kit_plan(g, NULL, &(struct tn_plan_options){.no_remake = 1});
+    struct tn_plan *plan = kit_plan(g, NULL, NULL),
+                   *other = kit_plan(g, NULL, &(struct tn_plan_options){.no_remake = 1});
 
     ck_assert_int_eq(kept_for_backward(plan, "gelu"), 0);
     ck_assert_int_eq(kept_for_backward(other, "gelu"), 2);
@@ -278,7 +296,8 @@ static struct tn_graph *split_and_stack(struct tn_value **x, struct tn_value *pa
     struct tn_graph *g = kit_graph();
     struct tn_node *split;
 
-    *x = tn_expr(g, "a + 1", TN_IN(tn_graph_input(g, "x", TN_F32, 3, DIMS("batch", "s", "a"), SIZES(4, 2, 3), 0)));
+    *x = tn_expr(g, "a + 1",
+                 TN_IN(tn_graph_input(g, "x", TN_F32, 3, DIMS("batch", "s", "a"), SIZES(4, 2, 3), 0)));
     split = tn_producer(tn_add(g, "split", TN_IN(*x), TN_WITH(TN_TEXT("dim", "s"))));
     for (int i = 0; i < 2; i++)
         part[i] = tn_expr(g, i ? "exp(a)" : "2*a", TN_IN(tn_output(split, (uint32_t)i)));
@@ -315,8 +334,10 @@ END_TEST
 START_TEST(a_value_is_stacked_twice)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = tn_expr(g, "a + 1", TN_IN(tn_graph_input(g, "x", TN_F32, 1, DIMS("a"), SIZES(3), 0)));
-    struct tn_value *part[2] = {x, x}, *s = tn_add(g, "stack", part, 2, TN_WITH(TN_TEXT("dim", "s"), TN_INT("at", 1)));
+    struct tn_value *x =
+        tn_expr(g, "a + 1", TN_IN(tn_graph_input(g, "x", TN_F32, 1, DIMS("a"), SIZES(3), 0)));
+    struct tn_value *part[2] = {x, x},
+                    *s = tn_add(g, "stack", part, 2, TN_WITH(TN_TEXT("dim", "s"), TN_INT("at", 1)));
     struct tn_memory *m = kit_memory();
     float in[3] = {1, 2, 3}, out[6];
     struct tn_run *run;
@@ -381,7 +402,9 @@ START_TEST(what_nobody_takes_is_said)
     ck_assert_ptr_null(plan);
     ck_assert_int_eq(kit_live, 0);
     for (int i = 0; i < 5; i++)
-        ck_assert_msg(strstr(tn_error_text(), ((const char *const[]){"expr", "batch 4, a 6", "first", "second", "role"})[i]) != NULL, "%s", tn_error_text());
+        ck_assert_msg(strstr(tn_error_text(), ((const char *const[]){"expr", "batch 4, a 6", "first",
+                                                                     "second", "role"})[i]) != NULL,
+                      "%s", tn_error_text());
     kit_refuses = NULL;
     tn_graph_free(g);
 }
@@ -414,18 +437,21 @@ END_TEST
 START_TEST(the_old_value_is_not_lost)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *w = kit_param(g, "w", 2, DIMS("batch", "a"), SIZES(4, 6)), *v = kit_param(g, "v", 2, DIMS("a", "b"), SIZES(6, 6)), *now;
+    struct tn_value *w = kit_param(g, "w", 2, DIMS("batch", "a"), SIZES(4, 6)),
+                    *v = kit_param(g, "v", 2, DIMS("a", "b"), SIZES(6, 6)), *now;
 
     tn_at_end(g, TN_AFTER, "u");
     now = tn_expr(g, "2*a", TN_IN(w));
     tn_graph_output(g, "old", tn_add(g, "sum", TN_IN(w), NO_DIMS));
     tn_add(g, "assign", TN_IN(w, now), TN_NONE);
-    now = tn_add(g, "einsum", TN_IN(tn_add(g, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "b"), TN_TEXT("now", "c"))),
-                                    tn_add(g, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "a"), TN_TEXT("now", "c")))),
+    now = tn_add(g, "einsum",
+                 TN_IN(tn_add(g, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "b"), TN_TEXT("now", "c"))),
+                       tn_add(g, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "a"), TN_TEXT("now", "c")))),
                  TN_WITH(TN_NAMES("out", "a", "b")));
     tn_add(g, "assign", TN_IN(v, now), TN_NONE);
     v = kit_param(g, "u", 2, DIMS("batch", "a"), SIZES(4, 6));
-    now = tn_add(g, "einsum", TN_IN(v, kit_param(g, "s", 1, DIMS("a"), SIZES(6))), TN_WITH(TN_NAMES("out", "batch", "a")));
+    now = tn_add(g, "einsum", TN_IN(v, kit_param(g, "s", 1, DIMS("a"), SIZES(6))),
+                 TN_WITH(TN_NAMES("out", "batch", "a")));
     tn_add(g, "assign", TN_IN(v, now), TN_NONE);
     struct tn_plan *plan = kit_plan(g, NULL, NULL);
     ck_assert_int_eq(kit_count(plan, "copy"), 3);
@@ -462,8 +488,11 @@ END_TEST
 START_TEST(broadcasts_are_not_overwritten)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = tn_expr(g, "a + 1", TN_IN(tn_graph_input(g, "x", TN_F32, 2, DIMS("s", "a"), SIZES(2, 3), 0))), *y;
-    struct tn_value *part = tn_output(tn_producer(tn_add(g, "split", TN_IN(x), TN_WITH(TN_TEXT("dim", "s")))), 1);
+    struct tn_value *x = tn_expr(g, "a + 1",
+                                 TN_IN(tn_graph_input(g, "x", TN_F32, 2, DIMS("s", "a"), SIZES(2, 3), 0))),
+                    *y;
+    struct tn_value *part =
+        tn_output(tn_producer(tn_add(g, "split", TN_IN(x), TN_WITH(TN_TEXT("dim", "s")))), 1);
 
     y = tn_expr(g, "a*b", TN_IN(x, part));
     tn_graph_output(g, "y", tn_add(g, "sum", TN_IN(y), NO_DIMS));
@@ -478,7 +507,8 @@ END_TEST
 static struct tn_graph *two_contributions(struct tn_value **grad)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(4, 6), 1), *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6));
+    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(4, 6), 1),
+                    *w = kit_param(g, "w", 2, DIMS("o", "a"), SIZES(5, 6));
     struct tn_value *y = tn_add(g, "einsum", TN_IN(x, w), TN_WITH(TN_NAMES("out", "batch", "o"))), *one, *two;
 
     tn_at_end(g, TN_BACKWARD, "unit");
@@ -505,7 +535,7 @@ START_TEST(contributions_go_straight_into_the_gradient)
                 n += plan->row[i].ref[plan->row[i].n_in + o].storage == plan->place[grad->id].storage;
         ck_assert_uint_eq(n, 2);
         ck_assert_uint_eq(plan->n_task, micro == 1 ? 3 : 7);
-        n = 0;                                   /* launches that later micro-batches do otherwise: only those */
+        n = 0; /* launches that later micro-batches do otherwise: only those */
         for (uint32_t i = 0; i < plan->n_row; i++)
             n += plan->row[i].kernel[0] != plan->row[i].kernel[1];
         ck_assert_uint_eq(n, micro == 1 ? 0 : 1);
@@ -520,7 +550,8 @@ END_TEST
 START_TEST(loop_values_stay_in_the_loop)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(4, 6), 1), *s = tn_add(g, "sum", TN_IN(x), NO_DIMS);
+    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(4, 6), 1),
+                    *s = tn_add(g, "sum", TN_IN(x), NO_DIMS);
     struct tn_plan_kernels k = {"ref", kit_ref(TN_KERNELS_ID)};
     struct tn_plan_options o = {.kernels = &k, .n_kernels = 1, .n_micro = 2};
     struct tn_mesh m = tn_mesh_single();
@@ -540,16 +571,21 @@ END_TEST
 START_TEST(the_prologue_counts_all_micro_batches)
 {
     struct tn_graph *g = kit_graph();
-    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(2, 2), 1), *count, *inverse;
+    struct tn_value *x = tn_graph_input(g, "x", TN_F32, 2, DIMS("batch", "a"), SIZES(2, 2), 1), *count,
+                    *inverse;
     struct tn_memory *m = kit_memory();
     float in[12] = {1, -1, 1, 1, -1, -1, -1, 1, 1, 1, 1, 1}, y;
     struct tn_run *run;
 
     tn_at_end(g, TN_PROLOGUE, "u");
-    count = tn_add(g, "accum", TN_IN(tn_add(g, "sum", TN_IN(tn_expr(g, "ge(a, 0)", TN_IN(x))), NO_DIMS)), TN_NONE);
+    count = tn_add(g, "accum", TN_IN(tn_add(g, "sum", TN_IN(tn_expr(g, "ge(a, 0)", TN_IN(x))), NO_DIMS)),
+                   TN_NONE);
     inverse = tn_expr(g, "1/a", TN_IN(count));
     tn_at_end(g, TN_FORWARD, "u");
-    tn_graph_output(g, "y", tn_add(g, "accum", TN_IN(tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(x, inverse))), NO_DIMS)), TN_NONE));
+    tn_graph_output(g, "y",
+                    tn_add(g, "accum",
+                           TN_IN(tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(x, inverse))), NO_DIMS)),
+                           TN_NONE));
     struct tn_plan *plan = kit_plan(g, NULL, &(struct tn_plan_options){.n_micro = 3});
     ck_assert_uint_eq(plan->n_task, 3 + 1 + 3);
     ck_assert_int_eq(tn_run_open(plan, m, 1, &run), TN_OK);
@@ -580,7 +616,8 @@ START_TEST(the_report_adds_up)
     ck_assert_uint_eq(r.states, 8 * elements);
     ck_assert_uint_eq(r.gradients, 4 * elements);
     ck_assert_uint_ge(r.arena, r.live_peak);
-    ck_assert_msg((double)r.arena <= 1.1 * (double)r.live_peak, "arena %llu, live %llu", (unsigned long long)r.arena, (unsigned long long)r.live_peak);
+    ck_assert_msg((double)r.arena <= 1.1 * (double)r.live_peak, "arena %llu, live %llu",
+                  (unsigned long long)r.arena, (unsigned long long)r.live_peak);
     ck_assert_uint_eq(r.total, r.parameters + r.states + r.inputs + r.arena + r.workspace + r.uniforms);
     for (uint32_t i = 0; i < plan->n_row; i++) {
         struct tn_plan_launch l;
@@ -591,12 +628,15 @@ START_TEST(the_report_adds_up)
     }
     ck_assert_uint_eq(r.launches, launches);
     ck_assert_double_eq_tol(r.flops_forward + r.flops_backward + r.flops_update, flops, 1);
-    ck_assert_uint_le(plan->n_uniform, 2);       /* of all parameters' updates: with the symbols lr and t */
+    ck_assert_uint_le(plan->n_uniform, 2); /* of all parameters' updates: with the symbols lr and t */
     finish(g, plan);
 }
 END_TEST
 
-KIT_MAIN("plan", loops_merge, attention_is_told_of_positions, chunks_are_flat, linear_gelu_is_one_launch, fusing_minds_order, fusing_minds_assignments, only_what_the_plugin_takes_is_fused, gelu_is_made_again,
-         splits_and_stacks_cost_nothing, a_value_is_stacked_twice, a_better_plugin_is_worth_a_copy, what_nobody_takes_is_said, an_optimizer_updates_in_place,
+KIT_MAIN("plan", loops_merge, attention_is_told_of_positions, chunks_are_flat, linear_gelu_is_one_launch,
+         fusing_minds_order, fusing_minds_assignments, only_what_the_plugin_takes_is_fused,
+         gelu_is_made_again, splits_and_stacks_cost_nothing, a_value_is_stacked_twice,
+         a_better_plugin_is_worth_a_copy, what_nobody_takes_is_said, an_optimizer_updates_in_place,
          the_old_value_is_not_lost, a_view_outlives_an_assignment, broadcasts_are_not_overwritten,
-         contributions_go_straight_into_the_gradient, loop_values_stay_in_the_loop, the_prologue_counts_all_micro_batches, the_report_adds_up)
+         contributions_go_straight_into_the_gradient, loop_values_stay_in_the_loop,
+         the_prologue_counts_all_micro_batches, the_report_adds_up)

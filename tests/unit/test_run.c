@@ -1,10 +1,11 @@
-/* test_run.c - the executor: every optimization of the plan leaves the numbers alone, any split into micro-batches
- * gives one gradient, a step allocates nothing, and what is not finite is found. */
+/* test_run.c - the executor: every optimization of the plan leaves the numbers alone, any split into
+ * micro-batches gives one gradient, a step allocates nothing, and what is not finite is found. */
 #include <malloc.h>
 #include <tenon/philox.h>
 #include "plan_kit.h"
 
-/* --- allocations are counted while `counting`; the sanitizers have an allocator of their own, so not there */
+/* --- allocations are counted while `counting`; the sanitizers have an allocator of their own, so not there
+ */
 #ifdef __SANITIZE_ADDRESS__
 #define COUNTED 0
 #else
@@ -32,9 +33,9 @@ void *realloc(void *p, size_t n)
 }
 #endif
 
-static void *(*volatile allocate)(size_t n) = malloc;     /* so that no compiler leaves it out */
+static void *(*volatile allocate)(size_t n) = malloc; /* so that no compiler leaves it out */
 
-#define TOKENS 40                                /* 8 sequences of 5 */
+#define TOKENS 40 /* 8 sequences of 5 */
 
 /* Everything that a step leaves behind, in one list of floats. */
 struct trace {
@@ -67,7 +68,8 @@ static void add_gradients(struct trace *t, struct tn_run *run, struct tn_graph *
     float x[4096];
 
     for (struct tn_value *p = g->params; p; p = p->next) {
-        ck_assert_msg(!tn_run_read(run, p->param->grad, 0, x, tn_plan_bytes(plan, p->param->grad)), "%s", tn_error_text());
+        ck_assert_msg(!tn_run_read(run, p->param->grad, 0, x, tn_plan_bytes(plan, p->param->grad)), "%s",
+                      tn_error_text());
         add(t, x, tn_plan_bytes(plan, p->param->grad));
     }
 }
@@ -85,7 +87,7 @@ struct setup {
     int64_t micro;
     double dropout;
     int tied, keep;
-    const char *without;                         /* op */
+    const char *without; /* op */
     struct tn_plan_options o;
     const struct tn_kernels *kernels;
 };
@@ -130,7 +132,8 @@ static void same(const struct trace *a, const struct trace *b, double tolerance,
     ck_assert_uint_eq(a->n, b->n);
     for (uint32_t i = 0; i < a->n; i++) {
         double d = fabs((double)a->x[i] - b->x[i]);
-        ck_assert_msg(d <= tolerance * (1e-3 + fabs((double)b->x[i])), "%s: number %u is %g, expected %g", what, i, a->x[i], b->x[i]);
+        ck_assert_msg(d <= tolerance * (1e-3 + fabs((double)b->x[i])), "%s: number %u is %g, expected %g",
+                      what, i, a->x[i], b->x[i]);
     }
 }
 
@@ -147,7 +150,9 @@ START_TEST(optimizations_leave_numbers_alone)
             train(&s, &plain);
             ck_assert(isfinite(plain.x[0]) && plain.x[0] > 1);
             for (uint32_t bits = 0; bits < 15; bits++) {
-                s.o = (struct tn_plan_options){.no_fuse = bits & 1, .no_inplace = bits >> 1 & 1, .no_alias = bits >> 2 & 1,
+                s.o = (struct tn_plan_options){.no_fuse = bits & 1,
+                                               .no_inplace = bits >> 1 & 1,
+                                               .no_alias = bits >> 2 & 1,
                                                .no_remake = bits >> 3 & 1};
                 train(&s, &other);
                 snprintf(what, sizeof what, "micro %d tied %d options %u", (int)s.micro, s.tied, bits);
@@ -213,7 +218,8 @@ static int no_epilogue(const struct tn_problem *p)
 
 START_TEST(refusals_cost_copies_not_results)
 {
-    static int (*const refusal[])(const struct tn_problem *p) = {no_gaps_but_copy, no_adding, neither, no_epilogue};
+    static int (*const refusal[])(const struct tn_problem *p) = {no_gaps_but_copy, no_adding, neither,
+                                                                 no_epilogue};
     struct setup s = {.micro = 2, .tied = 1, .kernels = kit_picky()};
 
     kit_refuses = NULL;
@@ -240,7 +246,7 @@ START_TEST(a_step_allocates_nothing)
     kit_fill(m);
     kit_batch(run, TOKENS, 13);
     counting = 1;
-    free(allocate(1));                           /* the counter counts */
+    free(allocate(1)); /* the counter counts */
     status[0] = tn_run_step(run);
     status[1] = tn_run_compute(run);
     status[2] = tn_run_update(run);
@@ -349,8 +355,8 @@ START_TEST(names_the_first_that_is_not_finite)
 }
 END_TEST
 
-/* Two plans over the same parameters: the second finds them, shares the arena if it was reserved, and a graph that
- * has another shape for a name is refused. */
+/* Two plans over the same parameters: the second finds them, shares the arena if it was reserved, and a graph
+ * that has another shape for a name is refused. */
 START_TEST(plans_share_memory)
 {
     struct tn_graph *g = kit_graph(), *h = kit_graph(), *wrong = kit_graph();
@@ -360,12 +366,16 @@ START_TEST(plans_share_memory)
     float w[6] = {1, 2, 3, 4, 5, 6}, x[6], y;
     uint64_t before;
 
-    tn_add(g, "assign", TN_IN(kit_param(g, "w", 2, DIMS("a", "b"), SIZES(2, 3)),
-                              tn_expr(g, "2*a", TN_IN(g->params))), TN_NONE);
+    tn_add(g, "assign",
+           TN_IN(kit_param(g, "w", 2, DIMS("a", "b"), SIZES(2, 3)), tn_expr(g, "2*a", TN_IN(g->params))),
+           TN_NONE);
     struct tn_value *p = kit_param(h, "w", 2, DIMS("a", "b"), SIZES(2, 3));
-    tn_graph_output(h, "sum", tn_add(h, "sum", TN_IN(tn_expr(h, "a*a", TN_IN(p))), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
+    tn_graph_output(h, "sum",
+                    tn_add(h, "sum", TN_IN(tn_expr(h, "a*a", TN_IN(p))),
+                           TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
     p = kit_param(wrong, "w", 2, DIMS("a", "b"), SIZES(3, 2));
-    tn_graph_output(wrong, "sum", tn_add(wrong, "sum", TN_IN(p), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
+    tn_graph_output(wrong, "sum",
+                    tn_add(wrong, "sum", TN_IN(p), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
     plan[0] = kit_plan(g, NULL, NULL);
     plan[1] = kit_plan(h, NULL, NULL);
     plan[2] = kit_plan(wrong, NULL, NULL);
@@ -425,7 +435,8 @@ START_TEST(numbers_of_the_step_arrive)
                 ck_assert_int_eq(tn_run_read(run, y[k], micro, out, sizeof out), TN_OK);
                 for (uint32_t i = 0; i < 16; i++) {
                     float a = in[16 * micro + i], lr = 0.5f * (float)step;
-                    int kept = tn_philox_at(5 + (1ull << 40), 77, step, 16 * micro + i) >= tn_dropout_threshold(0.5);
+                    int kept =
+                        tn_philox_at(5 + (1ull << 40), 77, step, 16 * micro + i) >= tn_dropout_threshold(0.5);
                     ck_assert(out[i] == (k == 0 ? a * lr : k == 1 ? a * 9 + lr : kept ? 2 * a : 0));
                 }
             }
@@ -449,7 +460,9 @@ START_TEST(keeps_every_micro_batch)
     struct tn_plan *plan;
     struct tn_run *run;
 
-    sum = tn_add(g, "accum", TN_IN(tn_add(g, "sum", TN_IN(z), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}}))), TN_NONE);
+    sum = tn_add(g, "accum",
+                 TN_IN(tn_add(g, "sum", TN_IN(z), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}}))),
+                 TN_NONE);
     tn_graph_output(g, "sum", sum);
     plan = kit_plan(g, NULL, &(struct tn_plan_options){.n_micro = 3, .keep = keep, .n_keep = 2});
     ck_assert_int_eq(tn_run_open(plan, m, 10, &run), TN_OK);
@@ -479,6 +492,7 @@ START_TEST(keeps_every_micro_batch)
 }
 END_TEST
 
-KIT_MAIN("run", optimizations_leave_numbers_alone, base_operations_give_the_same, any_accumulation_gives_one_gradient,
-         refusals_cost_copies_not_results, a_step_allocates_nothing, compute_then_update_is_a_step, names_the_first_that_is_not_finite,
-         plans_share_memory, numbers_of_the_step_arrive, keeps_every_micro_batch)
+KIT_MAIN("run", optimizations_leave_numbers_alone, base_operations_give_the_same,
+         any_accumulation_gives_one_gradient, refusals_cost_copies_not_results, a_step_allocates_nothing,
+         compute_then_update_is_a_step, names_the_first_that_is_not_finite, plans_share_memory,
+         numbers_of_the_step_arrive, keeps_every_micro_batch)
