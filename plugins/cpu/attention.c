@@ -12,16 +12,18 @@ struct work {
     float *max, *sum;
 };
 
-static struct work work_of(const struct attn *a, float *base)
+/* Its parts in the floats from base on; how many they are. */
+static int64_t lay_out(const struct attn *a, float *base, struct work *w)
 {
-    struct work w = {.keys = base};
+    int64_t n = 0;
 
-    w.values = w.keys + a->key_rows * a->d;
-    w.p = w.values + a->keys * a->wide;
-    w.o = w.p + ATTN_QUERIES * ATTN_PITCH;
-    w.max = w.o + ATTN_QUERIES * a->wide;
-    w.sum = w.max + ATTN_QUERIES;
-    return w;
+    w->keys = attn_take(base, &n, a->key_rows * a->d);
+    w->values = attn_take(base, &n, a->keys * a->wide);
+    w->p = attn_take(base, &n, ATTN_QUERIES * ATTN_PITCH);
+    w->o = attn_take(base, &n, ATTN_QUERIES * a->wide);
+    w->max = attn_take(base, &n, ATTN_QUERIES);
+    w->sum = attn_take(base, &n, ATTN_QUERIES);
+    return n;
 }
 
 /* s = exp(s·scale - max) over n keys; the sum. */
@@ -119,8 +121,9 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
     const struct attn_run *r = arg;
     const struct attn *a = r->a;
     struct attn_head at = {item / a->heads, item % a->heads, 0};
-    struct work w = work_of(a, (float *)r->l->workspace + slot * a->scratch);
+    struct work w;
 
+    lay_out(a, (float *)r->l->workspace + slot * a->scratch, &w);
     attn_pack_columns((const float *)r->l->buffer[1] + attn_at(&a->k, &at, 0), a->k.t, a->keys, a->d, w.keys);
     attn_pack_rows((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d, w.values);
     for (; at.r < a->rep; at.r++)
@@ -192,12 +195,13 @@ int tn_cpu_attn_prepare(const struct tn_problem *p, struct attn *a)
 tn_status tn_cpu_prepare_attention(const struct tn_problem *p, struct tn_kernel *out)
 {
     struct attn a = {0};
+    struct work w;
     int grouped = p->in[0].rank == 5;
 
     if (p->accumulate || p->n_in != 5 || p->n_out != 2 || !tn_cpu_attn_prepare(p, &a) ||
         !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.o) || !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse))
         return TN_DECLINED;
-    a.scratch = TN_ROUND_UP(work_of(&a, NULL).sum + ATTN_QUERIES - (float *)NULL, 16);
+    a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);
     return tn_keep(out, &a, sizeof a, p->op);
 }

@@ -46,6 +46,15 @@ static inline int64_t attn_at(const struct attn_stride *s, const struct attn_hea
     return i->b * s->b + t * s->t + i->h * s->h + i->r * s->r;
 }
 
+/* The next n floats of a thread's scratch, in whole cache lines; NULL where base is, to count them. */
+static inline float *attn_take(float *base, int64_t *used, int64_t n)
+{
+    float *part = base ? base + *used : NULL;
+
+    *used += TN_ROUND_UP(n, 16);
+    return part;
+}
+
 /* Rows x[i·step + 0..d) as the right factor of a product over i: panels of TN_NR columns, panel[rows][TN_NR]. */
 static inline void attn_pack_rows(const float *x, int64_t step, int64_t rows, int64_t d, float *panel)
 {

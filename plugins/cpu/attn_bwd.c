@@ -13,20 +13,22 @@ struct work {
     float *dk, *dv;                              /* [keys][wide] */
 };
 
-static struct work work_of(const struct attn *a, float *base)
+/* Its parts in the floats from base on; how many they are. */
+static int64_t lay_out(const struct attn *a, float *base, struct work *w)
 {
-    struct work w = {.keys = base};
+    int64_t n = 0;
 
-    w.values = w.keys + a->key_rows * a->d;
-    w.key_rows = w.values + a->key_rows * a->d;
-    w.q = w.key_rows + a->keys * a->wide;
-    w.go = w.q + ATTN_QUERIES * a->wide;
-    w.p = w.go + ATTN_QUERIES * a->wide;
-    w.ds = w.p + ATTN_QUERIES * ATTN_PITCH;
-    w.dq = w.ds + ATTN_QUERIES * ATTN_PITCH;
-    w.dk = w.dq + ATTN_QUERIES * a->wide;
-    w.dv = w.dk + a->keys * a->wide;
-    return w;
+    w->keys = attn_take(base, &n, a->key_rows * a->d);
+    w->values = attn_take(base, &n, a->key_rows * a->d);
+    w->key_rows = attn_take(base, &n, a->keys * a->wide);
+    w->q = attn_take(base, &n, ATTN_QUERIES * a->wide);
+    w->go = attn_take(base, &n, ATTN_QUERIES * a->wide);
+    w->p = attn_take(base, &n, ATTN_QUERIES * ATTN_PITCH);
+    w->ds = attn_take(base, &n, ATTN_QUERIES * ATTN_PITCH);
+    w->dq = attn_take(base, &n, ATTN_QUERIES * a->wide);
+    w->dk = attn_take(base, &n, a->keys * a->wide);
+    w->dv = attn_take(base, &n, a->keys * a->wide);
+    return n;
 }
 
 /* Row of scores s and of do·v d (both n keys long, the first `seen` valid) to weights and their gradient. */
@@ -146,13 +148,15 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
     const struct attn_run *r = arg;
     const struct attn *a = r->a;
     struct attn_head at = {item / a->heads, item % a->heads, 0};
-    struct work w = work_of(a, (float *)r->l->workspace + slot * a->scratch);
     const float *k = (const float *)r->l->buffer[1] + attn_at(&a->k, &at, 0);
+    struct work w;
 
+    lay_out(a, (float *)r->l->workspace + slot * a->scratch, &w);
     attn_pack_columns(k, a->k.t, a->keys, a->d, w.keys);
     attn_pack_columns((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d, w.values);
     attn_pack_rows(k, a->k.t, a->keys, a->d, w.key_rows);
-    memset(w.dk, 0, (size_t)(2 * a->keys * a->wide) * sizeof *w.dk);
+    memset(w.dk, 0, (size_t)(a->keys * a->wide) * sizeof *w.dk);
+    memset(w.dv, 0, (size_t)(a->keys * a->wide) * sizeof *w.dv);
     for (; at.r < a->rep; at.r++)
         for (int64_t t0 = 0; t0 < a->queries; t0 += ATTN_QUERIES)
             query_block(r, &at, &w, t0, TN_MIN(ATTN_QUERIES, a->queries - t0));
@@ -177,6 +181,7 @@ static tn_status launch(void *state, const struct tn_launch *l)
 tn_status tn_cpu_prepare_attn_bwd(const struct tn_problem *p, struct tn_kernel *out)
 {
     struct attn a = {.accumulate = p->accumulate};
+    struct work w;
     int grouped = p->in[0].rank == 5;
 
     if (p->n_in != 8 || p->n_out != 3 || !tn_cpu_attn_prepare(p, &a) ||
@@ -184,7 +189,7 @@ tn_status tn_cpu_prepare_attn_bwd(const struct tn_problem *p, struct tn_kernel *
         !tn_cpu_attn_stride(&p->in[7], grouped, 1, &a.o) || !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.dq) ||
         !tn_cpu_attn_stride(&p->out[1], 0, 1, &a.dk) || !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv))
         return TN_DECLINED;
-    a.scratch = TN_ROUND_UP(work_of(&a, NULL).dv + a.keys * a.wide - (float *)NULL, 16);
+    a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);
     return tn_keep(out, &a, sizeof a, p->op);
 }
