@@ -1,4 +1,5 @@
-/* test_cpu_math.c - the plugin cpu's exp, log, tanh and erf against libm in double, over all of the floats.
+/* test_cpu_math.c - the plugin cpu's exp, log, tanh and erf against libm in double, over all of the floats; its
+ * conversions to and from bf16 and fp16, every number of these.
  *
  * Every 331st bit pattern (a prime, so exponents and mantissas both vary), which is 13 million arguments, NaN,
  * infinities and subnormals among them. Compiled without vector code: plugins/cpu/vmath.h is what all levels
@@ -6,6 +7,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "../../plugins/cpu/half.h"
 #include "../../plugins/cpu/vmath.h"
 
 #define STEP 331u
@@ -100,6 +102,68 @@ START_TEST(special_values)
 }
 END_TEST
 
+/* What the bits h mean: exponent bits e, fraction bits f; finite ones only. */
+static double meaning(uint32_t h, int e, int f)
+{
+    int bias = (1 << (e - 1)) - 1, exponent = (int)(h >> f & ((1u << e) - 1));
+    double fraction = (double)(h & ((1u << f) - 1)), sign = h & 0x8000u ? -1 : 1;
+
+    return sign * (exponent ? ldexp(fraction + (1 << f), exponent - bias - f) : ldexp(fraction, 1 - bias - f));
+}
+
+/* h and the next number, both finite: itself, what is nearer, and what lies between and goes to the even one. */
+static void check_half(uint32_t h, int e, int f, uint16_t (*to)(float), float (*from)(uint16_t))
+{
+    double low = meaning(h, e, f), high = meaning(h + 1, e, f), middle = (low + high) / 2;
+    uint32_t even = h & 1 ? h + 1 : h;
+
+    ck_assert((double)from((uint16_t)h) == low && to((float)low) == h);
+    ck_assert_msg(to((float)middle) == even, "%a becomes %x", middle, (unsigned)to((float)middle));
+    ck_assert(to(nextafterf((float)middle, (float)low)) == h);
+    ck_assert(to(nextafterf((float)middle, (float)high)) == h + 1);
+}
+
+static uint16_t to_f16(float x)
+{
+    return tn_to_f16(x);
+}
+static float from_f16(uint16_t h)
+{
+    return tn_from_f16(h);
+}
+static uint16_t to_bf16(float x)
+{
+    return tn_to_bf16(x);
+}
+static float from_bf16(uint16_t h)
+{
+    return tn_from_bf16(h);
+}
+
+START_TEST(every_fp16)
+{
+    for (uint32_t h = 0; h < 0x7bffu; h++) {
+        check_half(h, 5, 10, to_f16, from_f16);
+        check_half(h | 0x8000u, 5, 10, to_f16, from_f16);
+    }
+    ck_assert(to_f16(65519.996f) == 0x7bff && to_f16(65520) == 0x7c00 && to_f16(-1e30f) == 0xfc00);
+    ck_assert(to_f16(INFINITY) == 0x7c00 && from_f16(0x7c00) == INFINITY && from_f16(0xfc00) == -INFINITY);
+    ck_assert(isnan(from_f16(to_f16(NAN))) && isnan(from_f16(0x7c01)) && to_f16(-0.0f) == 0x8000);
+}
+END_TEST
+
+START_TEST(every_bf16)
+{
+    for (uint32_t h = 0x80; h < 0x7f7fu; h++) {
+        check_half(h, 8, 7, to_bf16, from_bf16);
+        check_half(h | 0x8000u, 8, 7, to_bf16, from_bf16);
+    }
+    ck_assert(to_bf16(3.4e38f) == 0x7f80 && to_bf16(INFINITY) == 0x7f80 && to_bf16(-INFINITY) == 0xff80);
+    ck_assert(isnan(from_bf16(to_bf16(NAN))) && isnan(from_bf16(to_bf16(from_bits(0x7f800001u)))));
+    ck_assert(to_bf16(0) == 0 && to_bf16(-0.0f) == 0x8000 && from_bf16(1) > 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("cpu_math");
@@ -113,6 +177,8 @@ int main(void)
     tcase_add_test(tests, tanh_within_two_ulp);
     tcase_add_test(tests, erf_within_two_ulp);
     tcase_add_test(tests, special_values);
+    tcase_add_test(tests, every_fp16);
+    tcase_add_test(tests, every_bf16);
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
