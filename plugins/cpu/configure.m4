@@ -16,7 +16,16 @@ tn_saved_CFLAGS=$CFLAGS
 CFLAGS="$CFLAGS -march=x86-64-v4"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#ifndef __x86_64__
 #error another machine
-#endif]], [[return !__builtin_cpu_supports("x86-64-v3");]])], [tn_cpu_x86=yes], [tn_cpu_x86=no])
+#endif]], [[return !__builtin_cpu_supports("avx512vl");]])], [tn_cpu_x86=yes], [tn_cpu_x86=no])
 CFLAGS=$tn_saved_CFLAGS
 AC_MSG_RESULT([$tn_cpu_x86])
 AM_CONDITIONAL([CPU_X86], [test $tn_cpu_x86 = yes])
+
+# gcc's -O2 vectorises only what cannot lose; clang has no such flag and needs none.
+AC_MSG_CHECKING([whether $CC takes -fvect-cost-model=dynamic])
+CFLAGS="$CFLAGS -fvect-cost-model=dynamic"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM], [CPU_VECTOR_FLAGS=-fvect-cost-model=dynamic tn_takes=yes],
+    [CPU_VECTOR_FLAGS=-Wno-pass-failed tn_takes=no])
+CFLAGS=$tn_saved_CFLAGS
+AC_MSG_RESULT([$tn_takes])
+AC_SUBST([CPU_VECTOR_FLAGS])

@@ -14,17 +14,20 @@ struct level {
 #ifdef TN_CPU_X86
 extern const struct tn_cpu_level tn_cpu_level_v2, tn_cpu_level_v3, tn_cpu_level_v4;
 
+/* By features: the names of levels are younger than some compilers. */
 static int runs_v2(void)
 {
-    return __builtin_cpu_supports("x86-64-v2");
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
 }
 static int runs_v3(void)
 {
-    return __builtin_cpu_supports("x86-64-v3");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
 }
 static int runs_v4(void)
 {
-    return __builtin_cpu_supports("x86-64-v4");
+    return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
 }
 static const struct level levels[] = {                   /* best first */
     {&tn_cpu_level_v4, runs_v4},

@@ -6,47 +6,10 @@
  * it wants. BLAS is no match for it on tiles of this size. */
 #ifndef TENON_CPU_TILE_H
 #define TENON_CPU_TILE_H
-#include <stdint.h>
-#include <string.h>
-#ifdef __SSE2__
-#include <immintrin.h>
-#endif
+#include "vec.h"
 
-#if defined(__AVX512F__)
-#define TN_W 16
-#elif defined(__AVX__)
-#define TN_W 8
-#else
-#define TN_W 4
-#endif
 #define TN_MR 6
 #define TN_NR (2 * TN_W)
-
-typedef float tn_vec __attribute__((vector_size(4 * TN_W), may_alias));
-typedef float tn_vec_loose __attribute__((vector_size(4 * TN_W), may_alias, aligned(4)));
-
-static inline tn_vec tn_load(const float *p)
-{
-    return *(const tn_vec_loose *)p;
-}
-static inline void tn_store(float *p, tn_vec x)
-{
-    *(tn_vec_loose *)p = x;
-}
-static inline tn_vec tn_splat(float x)
-{
-    return x - (tn_vec){0};
-}
-static inline tn_vec tn_fma(tn_vec a, tn_vec b, tn_vec c)
-{
-#if defined(__AVX512F__)
-    return _mm512_fmadd_ps(a, b, c);
-#elif defined(__FMA__)
-    return _mm256_fmadd_ps(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
 
 /* acc += a[0..6][0..k] · panel */
 static inline __attribute__((always_inline)) void tn_tile_rows(int64_t k, const float *const a[TN_MR],

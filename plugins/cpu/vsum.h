@@ -4,7 +4,7 @@
 #ifndef TENON_CPU_VSUM_H
 #define TENON_CPU_VSUM_H
 #include <math.h>
-#include <stdint.h>
+#include "vec.h"
 
 #define TN_SUM_BLOCK 1024
 
@@ -26,17 +26,31 @@ __attribute__((unused)) static double tn_dot(const float *x, const float *y, int
 {
     TN_SUM_OVER(x[i] * y[i]);
 }
-/* Maximum of n > 0 floats, NaN if any is. */
+/* Maximum of n > 0 floats, NaN if any is. Not a reduction by pragma: OpenMP lets that begin at the least finite
+ * number. */
 __attribute__((unused)) static float tn_max(const float *x, int64_t n)
 {
-    float m = -INFINITY;
-    int32_t nan = 0;
+    tn_vec lanes = tn_splat(-INFINITY);
+    tn_mask nan = {0};
+    float max = -INFINITY;
+    int64_t i = 0;
 
-    _Pragma("omp simd reduction(max : m) reduction(| : nan)") for (int64_t i = 0; i < n; i++)
-    {
-        m = x[i] > m ? x[i] : m;
-        nan |= x[i] != x[i];
+    for (; i + TN_W <= n; i += TN_W) {
+        tn_vec v = tn_load(x + i);
+
+        nan |= v != v;
+        lanes = tn_select(v > lanes, v, lanes);
     }
-    return nan ? NAN : m;
+    for (int64_t k = 0; k < TN_W; k++) {
+        if (nan[k])
+            return NAN;
+        max = lanes[k] > max ? lanes[k] : max;
+    }
+    for (; i < n; i++) {
+        if (x[i] != x[i])
+            return NAN;
+        max = x[i] > max ? x[i] : max;
+    }
+    return max;
 }
 #endif
