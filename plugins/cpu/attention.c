@@ -1,14 +1,14 @@
 /* attention.c - softmax(q·kᵀ)·v by blocks of keys, with a running maximum and sum.
  *
- * For each block of queries: scores against one block of keys, exponentials against the maximum so far, what was
- * summed before is scaled down when the maximum grows. With up to 512 keys there is one block and nothing to
- * scale. */
+ * For each block of queries: scores against one block of keys, exponentials against the maximum so far, what
+ * was summed before is scaled down when the maximum grows. With up to 512 keys there is one block and nothing
+ * to scale. */
 #include "attn.h"
 #include "vsum.h"
 
 struct work {
     float *keys, *values;                        /* packed */
-    float *p, *o;                                /* scores of a block; o [ATTN_QUERIES][wide], not yet divided */
+    float *p, *o;         /* scores of a block; o [ATTN_QUERIES][wide], not yet divided */
     float *max, *sum;
 };
 
@@ -39,7 +39,8 @@ static float exponentials(float *s, int64_t n, float max)
     return sum;
 }
 
-static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0, int64_t n, float *s)
+static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0, int64_t n,
+                 float *s)
 {
     uint32_t bits[ATTN_KEYS];
 
@@ -52,8 +53,8 @@ static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t,
 }
 
 /* Row i of the block, query t: scores to weights, against the maximum of all keys so far. */
-static void soften(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t i, int64_t t,
-                   int64_t k0, int64_t n)
+static void soften(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t i,
+                   int64_t t, int64_t k0, int64_t n)
 {
     float *s = w->p + i * ATTN_PITCH, old = w->max[i], max = -INFINITY, shrink;
     int64_t seen = attn_seen(r->a, t, k0, n);
@@ -80,7 +81,8 @@ static void soften(const struct attn_run *r, const struct attn_head *at, const s
             w->o[i * r->a->wide + c] *= shrink;
 }
 
-static void finish(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t t0, int64_t rows)
+static void finish(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t t0,
+                   int64_t rows)
 {
     const struct attn *a = r->a;
 
@@ -91,12 +93,13 @@ static void finish(const struct attn_run *r, const struct attn_head *at, const s
 
         for (int64_t c = 0; c < a->d; c++)
             o[c] = w->o[i * a->wide + c] * inverse;
-        ((float *)r->l->buffer[6])[attn_at(&a->lse, at, t0 + i)] = none ? -INFINITY : w->max[i] + logf(w->sum[i]);
+        ((float *)r->l->buffer[6])[attn_at(&a->lse, at, t0 + i)] =
+            none ? -INFINITY : w->max[i] + logf(w->sum[i]);
     }
 }
 
-static void query_block(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t t0,
-                        int64_t rows)
+static void query_block(const struct attn_run *r, const struct attn_head *at, const struct work *w,
+                        int64_t t0, int64_t rows)
 {
     const struct attn *a = r->a;
     const float *q = (const float *)r->l->buffer[0] + attn_at(&a->q, at, t0);
@@ -147,7 +150,8 @@ int tn_cpu_attn_stride(const struct tn_operand *o, int grouped, int vectors, str
 {
     uint32_t rank = 3 + (grouped ? 1 : 0) + (vectors ? 1 : 0);
 
-    if (o->rank != rank || o->dtype != TN_F32 || (vectors && o->size[rank - 1] != 1 && o->stride[rank - 1] != 1))
+    if (o->rank != rank || o->dtype != TN_F32 ||
+        (vectors && o->size[rank - 1] != 1 && o->stride[rank - 1] != 1))
         return 0;
     *s = (struct attn_stride){o->stride[0], o->stride[1], o->stride[2], grouped ? o->stride[3] : 0};
     return 1;
@@ -163,7 +167,8 @@ static int prepare_dropout(const struct tn_problem *p, struct attn *a)
     const struct tn_operand *q = &p->in[0];
     double rate = tn_problem_float(p, "dropout", 0);
 
-    a->threshold = tn_dropout_threshold(rate), a->drop = a->threshold != 0, a->kept = (float)(1.0 / (1.0 - rate));
+    a->threshold = tn_dropout_threshold(rate), a->drop = a->threshold != 0,
+    a->kept = (float)(1.0 / (1.0 - rate));
     if (!a->drop)
         return 1;
     a->key = (uint32_t)tn_problem_int(p, "key", 0), a->block = tn_problem_int(p, "block", 0);
@@ -199,7 +204,8 @@ tn_status tn_cpu_prepare_attention(const struct tn_problem *p, struct tn_kernel 
     int grouped = p->in[0].rank == 5;
 
     if (p->accumulate || p->n_in != 5 || p->n_out != 2 || !tn_cpu_attn_prepare(p, &a) ||
-        !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.o) || !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse))
+        !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.o) ||
+        !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse))
         return TN_DECLINED;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);

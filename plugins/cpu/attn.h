@@ -1,9 +1,10 @@
 /* attn.h - what attention's two directions share: geometry, packing, masks.
  *
- * One item is a batch entry and a key head: its keys and values are packed once and serve all query heads of the
- * group. Queries go in blocks of 96 rows, keys in blocks of KEYS; scores exist for one such block at a time, in
- * the thread's own part of the workspace. Under causal a tile that lies wholly above the diagonal is never
- * touched, and near the diagonal no weight of 0 is multiplied with what is not seen. Masked scores are set. */
+ * One item is a batch entry and a key head: its keys and values are packed once and serve all query heads of
+ * the group. Queries go in blocks of 96 rows, keys in blocks of KEYS; scores exist for one such block at a
+ * time, in the thread's own part of the workspace. Under causal a tile that lies wholly above the diagonal is
+ * never touched, and near the diagonal no weight of 0 is multiplied with what is not seen. Masked scores are
+ * set. */
 #ifndef TENON_CPU_ATTN_H
 #define TENON_CPU_ATTN_H
 #include "cpu.h"
@@ -13,7 +14,7 @@
 
 #define ATTN_QUERIES 96                          /* a multiple of TN_MR */
 #define ATTN_KEYS 512                            /* a multiple of TN_NR */
-#define ATTN_PITCH (ATTN_KEYS + 16)              /* of a row of scores: off the powers of two, against set conflicts */
+#define ATTN_PITCH (ATTN_KEYS + 16) /* of a row of scores: off the powers of two, against set conflicts */
 
 struct attn_stride {
     int64_t b, t, h, r;                          /* batch, position, head, member of the group */
@@ -55,7 +56,8 @@ static inline float *attn_take(float *base, int64_t *used, int64_t n)
     return part;
 }
 
-/* Rows x[i·step + 0..d) as the right factor of a product over i: panels of TN_NR columns, panel[rows][TN_NR]. */
+/* Rows x[i·step + 0..d) as the right factor of a product over i: panels of TN_NR columns,
+ * panel[rows][TN_NR]. */
 static inline void attn_pack_rows(const float *x, int64_t step, int64_t rows, int64_t d, float *panel)
 {
     for (int64_t c = 0; c < d; c += TN_NR)
@@ -88,8 +90,8 @@ static inline int64_t attn_seen(const struct attn *a, int64_t t, int64_t k0, int
     return a->causal ? TN_MAX(0, TN_MIN(n, t + 1 - k0)) : n;
 }
 
-/* y[i][j] = q row i · key j, rows 0..rows of a query block from t0 on, n keys from k0 on, tiles in sight only.
- * panels: the keys as columns, from k0 on. */
+/* y[i][j] = q row i · key j, rows 0..rows of a query block from t0 on, n keys from k0 on, tiles in sight
+ * only. panels: the keys as columns, from k0 on. */
 static inline void attn_scores(const struct attn *a, const float *q, int64_t step, int64_t t0, int64_t rows,
                                int64_t k0, int64_t n, const float *panels, float *y)
 {
@@ -127,8 +129,8 @@ static inline void attn_add_one(tn_vec acc[2], float weight, const float *x)
 }
 
 /* y[i] += p[i][0..n) · panels, rows of `wide` floats. Six rows share the keys that the first of them sees. */
-static inline void attn_apply(const struct attn *a, const float *p, int64_t t0, int64_t rows, int64_t k0, int64_t n,
-                              const float *panels, int64_t panel_rows, float *y)
+static inline void attn_apply(const struct attn *a, const float *p, int64_t t0, int64_t rows, int64_t k0,
+                              int64_t n, const float *panels, int64_t panel_rows, float *y)
 {
     for (int64_t i = 0; i < rows; i += TN_MR) {
         int64_t m = TN_MIN(TN_MR, rows - i), shared = attn_seen(a, t0 + i, k0, n);
@@ -160,8 +162,8 @@ static inline void attn_mask(const struct attn_run *r, int64_t t, int64_t k0, in
 }
 
 /* The numbers that decide what dropout keeps of query t's n keys from k0 on. */
-static inline void attn_draw(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0, int64_t n,
-                             uint32_t *bits)
+static inline void attn_draw(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0,
+                             int64_t n, uint32_t *bits)
 {
     const struct attn *a = r->a;
     int64_t b = a->first_b + i->b + r->l->micro * a->per_micro;
@@ -173,7 +175,8 @@ static inline void attn_draw(const struct attn_run *r, const struct attn_head *i
         tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + k0), n, bits);
     else
         for (int64_t j = 0; j < n; j++)
-            tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + r->kpos[(k0 + j) * a->kpos]), 1, bits + j);
+            tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + r->kpos[(k0 + j) * a->kpos]), 1,
+                              bits + j);
 }
 
 /* Fills all that both directions know; 0 if the operands do not fit. attention.c. */

@@ -1,8 +1,8 @@
 /* attn_bwd.c - the gradients of attention, the weights made again from the log-sum-exp.
  *
- * The walk is that of attention.c. For a block of queries and a block of keys: weights p and their gradient ds
- * from four products of tiles, then dq grows by ds·k, and the head's dk and dv, kept in the workspace until all
- * queries of the group have been there, by dsᵀ·q and pᵀ·do. */
+ * The walk is that of attention.c. For a block of queries and a block of keys: weights p and their gradient
+ * ds from four products of tiles, then dq grows by ds·k, and the head's dk and dv, kept in the workspace
+ * until all queries of the group have been there, by dsᵀ·q and pᵀ·do. */
 #include "attn.h"
 
 struct work {
@@ -55,8 +55,8 @@ static void weights_dropped(const struct attn *a, float *s, float *d, float lse,
     }
 }
 
-static void row(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t i, int64_t t,
-                int64_t k0, int64_t n)
+static void row(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t i,
+                int64_t t, int64_t k0, int64_t n)
 {
     const struct attn *a = r->a;
     float *s = w->p + i * ATTN_PITCH, *d = w->ds + i * ATTN_PITCH;
@@ -87,10 +87,10 @@ static void row(const struct attn_run *r, const struct attn_head *at, const stru
     }
 }
 
-/* y[j] += Σ_i p[i][j]·x[i], keys j in 0..n, over the queries from the first that sees key j on. Six keys share the
- * queries that see the last of them. */
-static void apply_transposed(const struct attn *a, const float *p, int64_t t0, int64_t rows, int64_t k0, int64_t n,
-                             const float *x, float *y)
+/* y[j] += Σ_i p[i][j]·x[i], keys j in 0..n, over the queries from the first that sees key j on. Six keys
+ * share the queries that see the last of them. */
+static void apply_transposed(const struct attn *a, const float *p, int64_t t0, int64_t rows, int64_t k0,
+                             int64_t n, const float *x, float *y)
 {
     for (int64_t j = 0; j < n; j += TN_MR) {
         int64_t m = TN_MIN(TN_MR, n - j), first = a->causal ? TN_MAX(0, k0 + j - t0) : 0;
@@ -100,7 +100,8 @@ static void apply_transposed(const struct attn *a, const float *p, int64_t t0, i
             const float *panel = x + c * rows;
             tn_vec acc[TN_MR][2] = {0};
 
-            tn_tile_columns(rows - shared, p + shared * ATTN_PITCH + j, ATTN_PITCH, panel + shared * TN_NR, acc);
+            tn_tile_columns(rows - shared, p + shared * ATTN_PITCH + j, ATTN_PITCH, panel + shared * TN_NR,
+                            acc);
             for (int64_t r = 0; r < m; r++) {
                 for (int64_t i = first; i < shared; i++)
                     if (k0 + j + r <= t0 + i)
@@ -117,8 +118,8 @@ static void put(float *y, const float *x, int64_t n, int add)
         y[c] = add ? y[c] + x[c] : x[c];
 }
 
-static void query_block(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t t0,
-                        int64_t rows)
+static void query_block(const struct attn_run *r, const struct attn_head *at, const struct work *w,
+                        int64_t t0, int64_t rows)
 {
     const struct attn *a = r->a;
     const float *q = (const float *)r->l->buffer[0] + attn_at(&a->q, at, t0);
@@ -140,7 +141,8 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
         apply_transposed(a, w->p, t0, rows, k0, n, w->go, w->dv + k0 * a->wide);
     }
     for (int64_t i = 0; i < rows; i++)
-        put((float *)r->l->buffer[8] + attn_at(&a->dq, at, t0 + i), w->dq + i * a->wide, a->d, a->accumulate & 1);
+        put((float *)r->l->buffer[8] + attn_at(&a->dq, at, t0 + i), w->dq + i * a->wide, a->d,
+            a->accumulate & 1);
 }
 
 static void run_item(void *arg, uint32_t slot, int64_t item)
@@ -153,7 +155,8 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
 
     lay_out(a, (float *)r->l->workspace + slot * a->scratch, &w);
     attn_pack_columns(k, a->k.t, a->keys, a->d, w.keys);
-    attn_pack_columns((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d, w.values);
+    attn_pack_columns((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d,
+                      w.values);
     attn_pack_rows(k, a->k.t, a->keys, a->d, w.key_rows);
     memset(w.dk, 0, (size_t)(a->keys * a->wide) * sizeof *w.dk);
     memset(w.dv, 0, (size_t)(a->keys * a->wide) * sizeof *w.dv);
@@ -185,9 +188,11 @@ tn_status tn_cpu_prepare_attn_bwd(const struct tn_problem *p, struct tn_kernel *
     int grouped = p->in[0].rank == 5;
 
     if (p->n_in != 8 || p->n_out != 3 || !tn_cpu_attn_prepare(p, &a) ||
-        !tn_cpu_attn_stride(&p->in[5], grouped, 0, &a.lse) || !tn_cpu_attn_stride(&p->in[6], grouped, 0, &a.delta) ||
-        !tn_cpu_attn_stride(&p->in[7], grouped, 1, &a.o) || !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.dq) ||
-        !tn_cpu_attn_stride(&p->out[1], 0, 1, &a.dk) || !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv))
+        !tn_cpu_attn_stride(&p->in[5], grouped, 0, &a.lse) ||
+        !tn_cpu_attn_stride(&p->in[6], grouped, 0, &a.delta) ||
+        !tn_cpu_attn_stride(&p->in[7], grouped, 1, &a.o) ||
+        !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.dq) || !tn_cpu_attn_stride(&p->out[1], 0, 1, &a.dk) ||
+        !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv))
         return TN_DECLINED;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);

@@ -1,10 +1,10 @@
 /* cpu.h - what the files of this plugin share.
  *
- * A file is a group of operations: prepare looks at the problem once and keeps a plan in kernel->state, launch
- * runs it. The pieces they build on: nests of loops (nest.c), element-wise programs over rectangles (program.c),
- * sums over nests (reduce.c), matrix products (gemm.c), items shared out to threads (below). A prepare declines
- * what it would do badly; ref takes it. Sizes and strides count elements everywhere, all of them 4 bytes wide
- * but for cast. */
+ * A file is a group of operations: prepare looks at the problem once and keeps a plan in kernel->state,
+ * launch runs it. The pieces they build on: nests of loops (nest.c), element-wise programs over rectangles
+ * (program.c), sums over nests (reduce.c), matrix products (gemm.c), items shared out to threads (below). A
+ * prepare declines what it would do badly; ref takes it. Sizes and strides count elements everywhere, all of
+ * them 4 bytes wide but for cast. */
 #ifndef TENON_CPU_H
 #define TENON_CPU_H
 #include <stdatomic.h>
@@ -46,8 +46,8 @@ void tn_nest_simplify(struct tn_nest *nest, uint32_t key);
 int64_t tn_nest_count(const struct tn_nest *nest);
 /* Offset of turn number i (row-major) in operand op. */
 int64_t tn_nest_offset(const struct tn_nest *nest, uint32_t op, int64_t i);
-/* Do the leading dims of o make one loop, and its last tail dims a block without gaps? *stride is then that of
- * the loop. */
+/* Do the leading dims of o make one loop, and its last tail dims a block without gaps? *stride is then that
+ * of the loop. */
 int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 
 /* --- element-wise programs (program.c) */
@@ -56,15 +56,16 @@ struct tn_cpu_view {                             /* a rectangle of one operand *
     int64_t row, col;                            /* strides */
 };
 struct tn_cpu_program;
-/* Bits of integer: int32 inputs; of accumulate: outputs that are added to. Returns owned (free), or NULL if the
- * program is too large or memory is short. */
+/* Bits of integer: int32 inputs; of accumulate: outputs that are added to. Returns owned (free), or NULL if
+ * the program is too large or memory is short. */
 struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t integer,
                                            uint32_t accumulate);
 /* views: inputs, then outputs. */
 void tn_cpu_program_run(const struct tn_cpu_program *e, const struct tn_cpu_view *views, int64_t rows,
                         int64_t cols, const float *uniform);
 /* The nest of p (no loop of more than one turn reduced) under a program other than p's own. */
-tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e, struct tn_kernel *out);
+tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e,
+                                  struct tn_kernel *out);
 
 /* --- sums (reduce.c) */
 #define TN_REDUCE_SUM 0                          /* of x, or of x·w where there are two inputs */
@@ -73,14 +74,14 @@ tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_pr
 tn_status tn_cpu_reduce_make(const struct tn_problem *p, uint32_t kind, struct tn_kernel *out);
 
 /* --- matrix products (gemm.c) */
-struct tn_cpu_gemm {                             /* c [m,n] = a [m,k] · b [k,n], row-major; at, bt: stored transposed */
+struct tn_cpu_gemm { /* c [m,n] = a [m,k] · b [k,n], row-major; at, bt: stored transposed */
     int64_t m, n, k, lda, ldb, ldc;
     uint32_t at, bt;
 };
 /* Rows i0..i1 and columns j0..j1 of c, on the calling thread; beta 0 overwrites, 1 adds. */
 void tn_cpu_gemm_rect(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, int64_t i0,
                       int64_t i1, int64_t j0, int64_t j1, float beta);
-/* Rows or columns, whichever are more, cut for that many threads; where the cuts may lie depends on g alone. */
+/* Rows or columns, whichever are more, cut for that many threads; g alone says where the cuts may lie. */
 struct tn_cpu_cut {
     int64_t n, unit, units, length;
     uint32_t by_rows;
@@ -91,10 +92,11 @@ void tn_cpu_cut_piece(const struct tn_cpu_cut *cut, int64_t i, int64_t *lo, int6
 void tn_cpu_gemm_run(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, float beta);
 
 /* --- random bits (misc.c): those of elements first..first+n, as tn_philox_at gives them */
-void tn_cpu_philox_run(const uint32_t *seed_and_step, uint32_t key, uint64_t first, int64_t n, uint32_t *bits);
+void tn_cpu_philox_run(const uint32_t *seed_and_step, uint32_t key, uint64_t first, int64_t n,
+                       uint32_t *bits);
 
-/* --- items on threads. Each item goes to whichever thread is free; slot names scratch that no other item uses
- * at the same time. An item's result must not depend on its slot. */
+/* --- items on threads. Each item goes to whichever thread is free; slot names scratch that no other item
+ * uses at the same time. An item's result must not depend on its slot. */
 struct tn_cpu_share {
     void (*item)(void *arg, uint32_t slot, int64_t i);
     void *arg;
@@ -132,7 +134,8 @@ __attribute__((unused)) static int tn_all_f32(const struct tn_problem *p)
     return 1;
 }
 /* Keeps a copy of the plan as the kernel's state. */
-__attribute__((unused)) static tn_status tn_keep(struct tn_kernel *out, const void *plan, size_t size, const char *op)
+__attribute__((unused)) static tn_status tn_keep(struct tn_kernel *out, const void *plan, size_t size,
+                                                 const char *op)
 {
     if (!(out->state = malloc(size)))
         return tn_error(TN_ERR_MEMORY, "%s: no memory for its plan of %zu bytes", op, size);

@@ -1,7 +1,7 @@
 /* dropout.c - masks from the counter-based generator, drawn in runs.
  *
- * tn_philox gives four numbers at a time; a run of elements draws its blocks side by side, so that the ten rounds
- * are vector code. The bits are those of tn_philox_at, element by element. */
+ * tn_philox gives four numbers at a time; a run of elements draws its blocks side by side, so that the ten
+ * rounds are vector code. The bits are those of tn_philox_at, element by element. */
 #include <tenon/philox.h>
 #include "cpu.h"
 

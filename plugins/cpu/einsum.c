@@ -1,11 +1,11 @@
 /* einsum.c - contractions: which loops are rows, columns, the sum, a batch; then matrix products.
  *
- * Loops of y that only x has are M, that only w has N, that both have the batch; reduced loops are K. Each class
- * is simplified, so that [B,T] or [heads, head_dim] become one loop where the memory allows it, and one loop of
- * each class is chosen so that all three operands are row-major matrices for BLAS; the loops left over are walked
- * around it. Without M and N the contraction is a sum of products (reduce.c), without K a product (elementwise.c).
- * An epilogue runs over blocks of y that are still in the cache: the product goes into the first output that is
- * overwritten anyway, the program reads it there and writes its results. */
+ * Loops of y that only x has are M, that only w has N, that both have the batch; reduced loops are K. Each
+ * class is simplified, so that [B,T] or [heads, head_dim] become one loop where the memory allows it, and one
+ * loop of each class is chosen so that all three operands are row-major matrices for BLAS; the loops left
+ * over are walked around it. Without M and N the contraction is a sum of products (reduce.c), without K a
+ * product (elementwise.c). An epilogue runs over blocks of y that are still in the cache: the product goes
+ * into the first output that is overwritten anyway, the program reads it there and writes its results. */
 #include <limits.h>
 #include "cpu.h"
 
@@ -39,9 +39,9 @@ static void epilogue(const struct run *r, int64_t at, int64_t i0, int64_t i1, in
 
         if (i == 1)
             continue;
-        v[n++] = (struct tn_cpu_view){
-            (char *)r->buffer[op] + 4 * (tn_nest_offset(&e->batch, op, at) + i0 * e->row[op] + j0 * e->col[op]),
-            e->row[op], e->col[op]};
+        v[n++] = (struct tn_cpu_view){(char *)r->buffer[op] + 4 * (tn_nest_offset(&e->batch, op, at) +
+                                                                   i0 * e->row[op] + j0 * e->col[op]),
+                                      e->row[op], e->col[op]};
     }
     tn_cpu_program_run(e->program, v, i1 - i0, j1 - j0, r->uniform);
 }
@@ -58,8 +58,9 @@ static void rectangle(const struct run *r, int64_t at, int64_t i0, int64_t i1, i
     for (int64_t hi; i0 < i1; i0 = hi) {
         hi = e->program && i1 - i0 >= 2 * e->block ? i0 + e->block : i1;
         for (int64_t k = 0; k < turns; k++)
-            tn_cpu_gemm_rect(&e->g, a + tn_nest_offset(&e->sum, e->a, k), b + tn_nest_offset(&e->sum, e->b, k), c,
-                             i0, hi, j0, j1, k || (e->accumulate && !e->program) ? 1.0f : 0.0f);
+            tn_cpu_gemm_rect(&e->g, a + tn_nest_offset(&e->sum, e->a, k),
+                             b + tn_nest_offset(&e->sum, e->b, k), c, i0, hi, j0, j1,
+                             k || (e->accumulate && !e->program) ? 1.0f : 0.0f);
         if (e->program)
             epilogue(r, at, i0, hi, j0, j1);
     }
@@ -101,12 +102,13 @@ static void release(void *state)
 struct classes {
     struct tn_nest m, n, k, batch;
 };
-struct loop3 {                                   /* one loop as size and strides; size 1 where there is none */
+struct loop3 {                                   /* one loop: size and strides; size 1 where there is none */
     int64_t size;
     const int64_t *stride;
 };
 
-/* An r by c matrix at strides sr, sc: leading dimension and whether it is stored transposed; 0 if it is neither. */
+/* An r by c matrix at strides sr, sc: leading dimension and whether it is stored transposed; 0 if it is
+ * neither. */
 static int as_matrix(int64_t r, int64_t c, int64_t sr, int64_t sc, int64_t *ld, uint32_t *transposed)
 {
     *transposed = 0;
@@ -221,7 +223,8 @@ static int add_epilogue(struct einsum *e, const struct tn_problem *p)
         return 0;
     for (uint32_t o = 0; o < p->n_out; o++)      /* the product's block must be the results' */
         for (uint32_t l = 0; l < p->n_loop; l++)
-            if (o != i && p->loop[l].size != 1 && p->loop[l].stride[p->n_in + o] == 0 && l < p->n_loop - p->n_reduced)
+            if (o != i && p->loop[l].size != 1 && p->loop[l].stride[p->n_in + o] == 0 &&
+                l < p->n_loop - p->n_reduced)
                 return 0;
     e->product = p->n_in + i;
     e->program = tn_cpu_program_make(p->program, p->n_in - 1, 0, p->accumulate);

@@ -1,7 +1,7 @@
 /* elementwise.c - expr, copy, accum, expand: a program over a nest of loops, on all threads.
  *
- * The nest is simplified until it is a stack of rectangles; the two inner loops are a rectangle, long rows are cut
- * in pieces. Nothing is summed, so the cut does not show in the bits. */
+ * The nest is simplified until it is a stack of rectangles; the two inner loops are a rectangle, long rows
+ * are cut in pieces. Nothing is summed, so the cut does not show in the bits. */
 #include "cpu.h"
 
 #define PIECE 32768                              /* elements that are worth a thread's while */
@@ -19,7 +19,8 @@ struct run {
     const float *uniform;
 };
 
-static void rectangle(const struct run *r, int64_t outer, int64_t row, int64_t rows, int64_t col, int64_t cols)
+static void rectangle(const struct run *r, int64_t outer, int64_t row, int64_t rows, int64_t col,
+                      int64_t cols)
 {
     const struct elementwise *e = r->e;
     struct tn_cpu_view v[TN_MAX_OPERANDS];
@@ -27,7 +28,8 @@ static void rectangle(const struct run *r, int64_t outer, int64_t row, int64_t r
     for (uint32_t i = 0; i < e->outer.n_op; i++) {
         int64_t at = tn_nest_offset(&e->outer, i, outer) + row * e->row[i] + col * e->col[i];
 
-        v[i] = (struct tn_cpu_view){(char *)((uintptr_t)r->buffer[i] + (uintptr_t)(at * 4)), e->row[i], e->col[i]};
+        v[i] = (struct tn_cpu_view){(char *)((uintptr_t)r->buffer[i] + (uintptr_t)(at * 4)), e->row[i],
+                                    e->col[i]};
     }
     tn_cpu_program_run(e->program, v, rows, cols, r->uniform);
 }
@@ -42,7 +44,8 @@ static void run_rows(void *arg, int64_t lo, int64_t hi)
         int64_t row = lo / e->pieces % e->rows, col = lo % e->pieces * PIECE;
 
         n = e->pieces > 1 ? 1 : TN_MIN(hi - lo, e->rows - row);
-        rectangle(r, lo / e->pieces / e->rows, row, n, col, e->pieces > 1 ? TN_MIN(PIECE, e->cols - col) : e->cols);
+        rectangle(r, lo / e->pieces / e->rows, row, n, col,
+                  e->pieces > 1 ? TN_MIN(PIECE, e->cols - col) : e->cols);
     }
 }
 
@@ -84,7 +87,8 @@ static void split(struct elementwise *e)
     e->pieces = e->cols > PIECE ? (e->cols + PIECE - 1) / PIECE : 1;
 }
 
-tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e, struct tn_kernel *out)
+tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e,
+                                  struct tn_kernel *out)
 {
     struct elementwise plan = {0};
     uint32_t integer = 0;
@@ -119,7 +123,7 @@ tn_status tn_cpu_prepare_expr(const struct tn_problem *p, struct tn_kernel *out)
     return p->program ? tn_cpu_elementwise_make(p, p->program, out) : TN_DECLINED;
 }
 
-/* y = x under the strides of both. expand's second input has no loop strides that matter: it is never read. */
+/* y = x under the strides of both. The second input of expand is never read. */
 tn_status tn_cpu_prepare_copy(const struct tn_problem *p, struct tn_kernel *out)
 {
     static const struct tn_instr instr[] = {{TN_E_IN, 0, 0, 0}};

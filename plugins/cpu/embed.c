@@ -1,9 +1,9 @@
 /* embed.c - rows of a table by index, and the gradient's rows back.
  *
- * embed copies rows. embed_bwd sorts the places by their index (a counting sort in the workspace, which keeps the
- * order of equal ones), then each row of dw is the work of one thread: its places are added in order, in double.
- * A row that nobody asked for is cleared, or left alone under accumulate. The table may be a part of a larger one
- * from row `first` on; an index outside of the part, or below 0, is nobody's. */
+ * embed copies rows. embed_bwd sorts the places by their index (a counting sort in the workspace, which keeps
+ * the order of equal ones), then each row of dw is the work of one thread: its places are added in order, in
+ * double. A row that nobody asked for is cleared, or left alone under accumulate. The table may be a part of
+ * a larger one from row `first` on; an index outside of the part, or below 0, is nobody's. */
 #include "cpu.h"
 
 #define CHUNK 512

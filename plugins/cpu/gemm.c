@@ -1,10 +1,10 @@
 /* gemm.c - matrix products through CBLAS, cut into slices for threads.
  *
- * The library runs on one thread in each call (plugin.c sees to that); the threads are the host's. Cuts lie on
- * multiples of 48 rows or columns, a multiple of every micro-kernel's height, and no piece falls under 2^20
- * multiplications, where OpenBLAS has other kernels. So an element of c is made by the same instructions wherever
- * the cuts are, and the bits do not depend on the number of threads (tested with OpenBLAS; another library may
- * order its sums by the size of the call). */
+ * The library runs on one thread in each call (plugin.c sees to that); the threads are the host's. Cuts lie
+ * on multiples of 48 rows or columns, a multiple of every micro-kernel's height, and no piece falls under
+ * 2^20 multiplications, where OpenBLAS has other kernels. So an element of c is made by the same instructions
+ * wherever the cuts are, and the bits do not depend on the number of threads (tested with OpenBLAS; another
+ * library may order its sums by the size of the call). */
 #include <cblas.h>
 #include "cpu.h"
 

@@ -1,7 +1,7 @@
 /* half.h - bf16 and fp16 from and to fp32, round to nearest even.
  *
- * bf16 is the upper half of fp32. fp16 goes through integer arithmetic that needs no support by the machine and that
- * the compiler vectorises. NaN stays NaN, what is too large becomes infinite. */
+ * bf16 is the upper half of fp32. fp16 goes through integer arithmetic that needs no support by the machine
+ * and that the compiler vectorises. NaN stays NaN, what is too large becomes infinite. */
 #ifndef TENON_CPU_HALF_H
 #define TENON_CPU_HALF_H
 #include <stdint.h>

@@ -1,8 +1,9 @@
 /* head.c - the last linear layer and the softmax statistics, the logits never whole.
  *
- * A chunk of rows at a time: logits = x·wᵀ into the workspace, there the statistics, or in backward the gradient
- * by the logits and from it dx and the chunk's share of dw. Chunks are as long as 13 M logits allow, from 64 to
- * 1024 rows: the longer, the fewer passes over w and dw. w may be a part of the vocabulary from entry `first` on. */
+ * A chunk of rows at a time: logits = x·wᵀ into the workspace, there the statistics, or in backward the
+ * gradient by the logits and from it dx and the chunk's share of dw. Chunks are as long as 13 M logits allow,
+ * from 64 to 1024 rows: the longer, the fewer passes over w and dw. w may be a part of the vocabulary from
+ * entry `first` on. */
 #include "cpu.h"
 #include "softmax.h"
 
@@ -62,7 +63,8 @@ static void make_logits(const struct head *h, const float *x, const float *w, in
 static tn_status launch_forward(void *state, const struct tn_launch *l)
 {
     const struct head *h = state;
-    struct run r = {.h = h, .index = l->buffer[2], .logits = l->workspace, .lse = l->buffer[3], .z = l->buffer[4]};
+    struct run r = {
+        .h = h, .index = l->buffer[2], .logits = l->workspace, .lse = l->buffer[3], .z = l->buffer[4]};
 
     for (r.row = 0; r.row < h->rows; r.row += h->chunk) {
         int64_t n = TN_MIN(h->chunk, h->rows - r.row);
@@ -78,14 +80,19 @@ static tn_status launch_backward(void *state, const struct tn_launch *l)
     const struct head *h = state;
     const float *w = l->buffer[1];
     float *dx = l->buffer[6], *dw = l->buffer[7];
-    struct run r = {.h = h, .index = l->buffer[2], .dlse = l->buffer[4], .dz = l->buffer[5],
-                    .logits = l->workspace, .lse = l->buffer[3]};
+    struct run r = {.h = h,
+                    .index = l->buffer[2],
+                    .dlse = l->buffer[4],
+                    .dz = l->buffer[5],
+                    .logits = l->workspace,
+                    .lse = l->buffer[3]};
 
     for (r.row = 0; r.row < h->rows; r.row += h->chunk) {
         int64_t n = TN_MIN(h->chunk, h->rows - r.row);
         const float *x = (const float *)l->buffer[0] + r.row * h->x;
         struct tn_cpu_gemm by_x = {.m = n, .n = h->c, .k = h->v, .lda = h->v, .ldb = h->w, .ldc = h->dx};
-        struct tn_cpu_gemm by_w = {.m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = h->x, .ldc = h->dw};
+        struct tn_cpu_gemm by_w = {
+            .m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = h->x, .ldc = h->dw};
 
         make_logits(h, x, w, n, r.logits);
         tn_host->parallel(n, TN_MAX(1, 8192 / h->v), gradient, &r);
@@ -107,8 +114,9 @@ static int prepare(const struct tn_problem *p, struct head *h)
         return 0;
     h->c = w->size[1], h->v = w->size[0], h->rows = tn_count(x) / h->c, h->first = w->origin[0];
     h->chunk = TN_MIN(h->rows, TN_MIN(1024, TN_MAX(64, LOGITS / h->v / 64 * 64)));
-    return tn_operand_rows(x, 1, &h->x) && tn_operand_rows(w, 1, &h->w) && tn_operand_rows(&p->in[2], 0, &h->index) &&
-           h->x >= h->c && h->w >= h->c && h->rows <= INT32_MAX && h->v <= INT32_MAX;
+    return tn_operand_rows(x, 1, &h->x) && tn_operand_rows(w, 1, &h->w) &&
+           tn_operand_rows(&p->in[2], 0, &h->index) && h->x >= h->c && h->w >= h->c && h->rows <= INT32_MAX &&
+           h->v <= INT32_MAX;
 }
 
 tn_status tn_cpu_prepare_head(const struct tn_problem *p, struct tn_kernel *out)
@@ -127,7 +135,8 @@ tn_status tn_cpu_prepare_head_bwd(const struct tn_problem *p, struct tn_kernel *
 
     if (p->n_in != 6 || p->n_out != 2 || !prepare(p, &h) || !tn_operand_rows(&p->in[3], 0, &h.lse) ||
         !tn_operand_rows(&p->in[4], 0, &h.dlse) || !tn_operand_rows(&p->in[5], 0, &h.dz) ||
-        !tn_operand_rows(&p->out[0], 1, &h.dx) || !tn_operand_rows(&p->out[1], 1, &h.dw) || h.dx < h.c || h.dw < h.c)
+        !tn_operand_rows(&p->out[0], 1, &h.dx) || !tn_operand_rows(&p->out[1], 1, &h.dw) || h.dx < h.c ||
+        h.dw < h.c)
         return TN_DECLINED;
     out->launch = launch_backward, out->workspace = (uint64_t)(h.chunk * h.v) * sizeof(float);
     return tn_keep(out, &h, sizeof h, p->op);

@@ -1,8 +1,8 @@
 /* level.h - names that exist once per CPU level.
  *
- * Every kernel is compiled several times, for x86-64-v2, v3 and v4 (elsewhere once, generic), into one plugin.
- * The build says -DTN_LEVEL=v3; functions that cross files then end in _v3, and the levels meet only in the
- * tables of plugin.c. Static functions need no such care. */
+ * Every kernel is compiled several times, for x86-64-v2, v3 and v4 (elsewhere once, generic), into one
+ * plugin. The build says -DTN_LEVEL=v3; functions that cross files then end in _v3, and the levels meet only
+ * in the tables of plugin.c. Static functions need no such care. */
 #ifndef TENON_CPU_LEVEL_H
 #define TENON_CPU_LEVEL_H
 #ifndef TN_LEVEL

@@ -69,15 +69,17 @@ static tn_status launch_backward(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
-static tn_status prepare(const struct tn_operand *x, const struct tn_operand *index, const struct tn_operand *y,
-                         uint32_t y_tail, struct loss *n)
+static tn_status prepare(const struct tn_operand *x, const struct tn_operand *index,
+                         const struct tn_operand *y, uint32_t y_tail, struct loss *n)
 {
     if (x->dtype != TN_F32 || index->dtype != TN_I32 || y->dtype != TN_F32 || !x->rank ||
         (x->index && x->index[x->rank - 1]))
         return TN_DECLINED;
     n->v = x->size[x->rank - 1], n->rows = tn_count(x) / n->v, n->first = x->origin[x->rank - 1];
-    return tn_operand_rows(x, 1, &n->x) && tn_operand_rows(index, 0, &n->i) && tn_operand_rows(y, y_tail, &n->y) ?
-               TN_OK : TN_DECLINED;
+    return tn_operand_rows(x, 1, &n->x) && tn_operand_rows(index, 0, &n->i) &&
+                   tn_operand_rows(y, y_tail, &n->y)
+               ? TN_OK
+               : TN_DECLINED;
 }
 
 tn_status tn_cpu_prepare_ce(const struct tn_problem *p, struct tn_kernel *out)

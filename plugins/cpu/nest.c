@@ -1,8 +1,8 @@
 /* nest.c - loops with strides: fewer of them, the inner one long.
  *
- * Operations that work by dim name arrive as one loop per dim. Most of their tensors are plain arrays, so that
- * several loops are one: [B,T,C] with strides TC, C, 1 in every operand is a single loop of B·T·C. Compiled once,
- * for any CPU. */
+ * Operations that work by dim name arrive as one loop per dim. Most of their tensors are plain arrays, so
+ * that several loops are one: [B,T,C] with strides TC, C, 1 in every operand is a single loop of B·T·C.
+ * Compiled once, for any CPU. */
 #include "cpu.h"
 
 int tn_nest_load(struct tn_nest *nest, const struct tn_problem *p, uint32_t first, uint32_t n)

@@ -1,7 +1,7 @@
 /* norm.c - layernorm and its two gradients, a row at a time.
  *
- * Rows are shared out to threads; the sums over a row are those of vsum.h. dw sums over rows: blocks of 128 rows
- * make one partial row each in the workspace, those are added in order in double. */
+ * Rows are shared out to threads; the sums over a row are those of vsum.h. dw sums over rows: blocks of 128
+ * rows make one partial row each in the workspace, those are added in order in double. */
 #include "cpu.h"
 #include "vsum.h"
 
@@ -158,7 +158,8 @@ tn_status tn_cpu_prepare_layernorm(const struct tn_problem *p, struct tn_kernel 
 {
     struct norm n = {.bias = p->n_in == 3};
 
-    if (p->accumulate || p->n_out != 3 || p->n_in < 2 || prepare(p, n.bias ? "rwwrss" : "rwrss", &p->in[0], &n))
+    if (p->accumulate || p->n_out != 3 || p->n_in < 2 ||
+        prepare(p, n.bias ? "rwwrss" : "rwrss", &p->in[0], &n))
         return TN_DECLINED;
     out->launch = launch_forward;
     return tn_keep(out, &n, sizeof n, p->op);

@@ -1,11 +1,11 @@
 /* plugin.c - fast kernels for device "cpu": which CPU level, which operations.
  *
- * The kernels are in this file's neighbours, compiled once for each of x86-64-v2, v3 and v4 (elsewhere once). The
- * best level that this CPU runs is chosen at start; TENON_CPU_LEVEL=v2, v3 or v4 asks for a lower one, for tests.
- * BLAS gets one thread: those that share the work are the host's. */
+ * The kernels are in this file's neighbours, compiled once for each of x86-64-v2, v3 and v4 (elsewhere once).
+ * The best level that this CPU runs is chosen at start; TENON_CPU_LEVEL=v2, v3 or v4 asks for a lower one,
+ * for tests. BLAS gets one thread: those that share the work are the host's. */
 #include "cpu.h"
 
-__attribute__((weak)) void openblas_set_num_threads(int n);      /* absent from other BLAS */
+__attribute__((weak)) void openblas_set_num_threads(int n); /* absent from other BLAS */
 
 struct level {
     const struct tn_cpu_level *kernels;
@@ -29,7 +29,8 @@ static int runs_v4(void)
            __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
            __builtin_cpu_supports("avx512vl");
 }
-static const struct level levels[] = {                   /* best first */
+static const struct level levels[] = {
+    /* best first */
     {&tn_cpu_level_v4, runs_v4},
     {&tn_cpu_level_v3, runs_v3},
     {&tn_cpu_level_v2, runs_v2},
@@ -81,7 +82,8 @@ static tn_status start(void)
     if (asked && !*asked)
         asked = NULL;
     if (!(chosen = choose(asked)))
-        return asked ? tn_error(TN_ERR_CONFIG, "TENON_CPU_LEVEL is %s: it must be %s to %s, and one that this CPU runs",
+        return asked ? tn_error(TN_ERR_CONFIG,
+                                "TENON_CPU_LEVEL is %s: it must be %s to %s, and one that this CPU runs",
                                 asked, levels[N_LEVELS - 1].kernels->name, levels[0].kernels->name)
                      : tn_error(TN_ERR, "cpu: this CPU is below x86-64-v2; the kernels of ref run anywhere");
     if (openblas_set_num_threads)

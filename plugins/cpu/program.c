@@ -1,11 +1,11 @@
 /* program.c - element-wise programs, a block of elements at a time.
  *
  * Each instruction is one loop over a block that the compiler vectorises; registers live in a few slots that
- * stay in the first-level cache, shared by registers whose lifetimes do not overlap. Inputs that lie flat are read
- * where they are, others (broadcast, strided, int32) are gathered into a slot; constants and uniforms fill theirs
- * once per call. So AdamW costs about what its memory traffic costs, and nothing needs a special case.
- * Invariant: results are stored after every instruction of the block has run, or by the last instruction itself,
- * so an output may be the very buffer of an input. */
+ * stay in the first-level cache, shared by registers whose lifetimes do not overlap. Inputs that lie flat are
+ * read where they are, others (broadcast, strided, int32) are gathered into a slot; constants and uniforms
+ * fill theirs once per call. So AdamW costs about what its memory traffic costs, and nothing needs a special
+ * case. Invariant: results are stored after every instruction of the block has run, or by the last
+ * instruction itself, so an output may be the very buffer of an input. */
 #include "cpu.h"
 #include "vmath.h"
 
@@ -51,8 +51,8 @@ static void lower_power(const struct tn_program *e, struct step *s)
         s->op = OP_CUBE;
 }
 
-/* Registers to slots: a slot is free again after the last read of its register. Steps come in with registers in
- * a, b, c and leave with slots. */
+/* Registers to slots: a slot is free again after the last read of its register. Steps come in with registers
+ * in a, b, c and leave with slots. */
 static int assign_slots(struct tn_cpu_program *p, const struct tn_program *e)
 {
     uint16_t last[MAX_INSTR] = {0}, slot_of[MAX_INSTR], spare[MAX_INSTR], n_spare = 0;
@@ -94,7 +94,8 @@ struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t 
     struct tn_cpu_program *p;
     int64_t block;
 
-    if (e->n_instr > MAX_INSTR || e->n_constant > MAX_INSTR || n_in + e->n_result > TN_MAX_OPERANDS || !e->n_instr)
+    if (e->n_instr > MAX_INSTR || e->n_constant > MAX_INSTR || n_in + e->n_result > TN_MAX_OPERANDS ||
+        !e->n_instr)
         return NULL;
     if (!(p = calloc(1, sizeof *p)))
         return NULL;
@@ -219,7 +220,8 @@ static void run_block(const struct tn_cpu_program *p, const struct tn_cpu_view *
             }
             gather(&v[s->a], integer, rows, cols, y);
         } else {
-            const float *a = value[s->a], *b = s->reads > 1 ? value[s->b] : a, *c = s->reads > 2 ? value[s->c] : a;
+            const float *a = value[s->a], *b = s->reads > 1 ? value[s->b] : a,
+                        *c = s->reads > 2 ? value[s->c] : a;
 
             if (in_place && i == p->n - 1)
                 y = (float *)v[p->n_in].base;

@@ -1,9 +1,9 @@
 /* reduce.c - sum, rowmax, sumsq, and contractions without a matrix in them (Σ x·w over loops that both have).
  *
- * Three walks, by where the memory is contiguous. ROW: along the innermost reduced loop; each output is one item.
- * COLUMN: along the innermost output loop; a strip of outputs walks a block of 64 rows in floats, the blocks are
- * added in order in double. WHOLE: one output, one long run; fixed blocks of 4096, added in order. So the bits depend
- * neither on the number of threads nor on how work is cut. */
+ * Three walks, by where the memory is contiguous. ROW: along the innermost reduced loop; each output is one
+ * item. COLUMN: along the innermost output loop; a strip of outputs walks a block of 64 rows in floats, the
+ * blocks are added in order in double. WHOLE: one output, one long run; fixed blocks of 4096, added in order.
+ * So the bits depend neither on the number of threads nor on how work is cut. */
 #include "cpu.h"
 #include "vsum.h"
 
@@ -13,7 +13,7 @@
 enum walk { ROW, COLUMN, WHOLE };
 
 struct reduce {
-    struct tn_nest out, in;                      /* output loops; reduced loops but for what the walk runs along */
+    struct tn_nest out, in;    /* output loops; reduced loops but for what the walk runs along */
     int64_t run, run_x, run_w;                   /* the loop that the walk runs along: turns, strides */
     int64_t run_y;
     int64_t strips, blocks;                      /* COLUMN; WHOLE has blocks only */
@@ -67,8 +67,8 @@ static void run_row(void *arg, int64_t lo, int64_t hi)
 }
 
 /* sum[0..n) = Σ over rows first..last */
-static void add_rows(const struct reduce *r, const float *x, const float *w, int64_t first, int64_t last, int64_t n,
-                     float *sum)
+static void add_rows(const struct reduce *r, const float *x, const float *w, int64_t first, int64_t last,
+                     int64_t n, float *sum)
 {
     memset(sum, 0, (size_t)n * sizeof *sum);
     for (int64_t i = first; i < last; i++) {
@@ -100,7 +100,8 @@ static void run_column(void *arg, int64_t lo, int64_t hi)
         const float *w = r->two ? t->w + tn_nest_offset(&r->out, 1, outer) + at * r->run_w : NULL;
         float *y = t->y + tn_nest_offset(&r->out, r->two ? 2 : 1, outer) + at * r->run_y, sum[STRIP];
 
-        add_rows(r, x, w, first, TN_MIN(rows, first + STRIP_ROWS), n, r->blocks > 1 ? t->rows + o * STRIP : sum);
+        add_rows(r, x, w, first, TN_MIN(rows, first + STRIP_ROWS), n,
+                 r->blocks > 1 ? t->rows + o * STRIP : sum);
         for (int64_t c = 0; c < n && r->blocks == 1; c++)
             put(r, y + c * r->run_y, (double)sum[c]);
     }
@@ -141,14 +142,14 @@ static tn_status launch(void *state, const struct tn_launch *l)
 {
     const struct reduce *r = state;
     int64_t outputs = tn_nest_count(&r->out), turns = tn_nest_count(&r->in);
-    struct run t = {r, l->buffer[0], r->two ? l->buffer[1] : NULL, l->buffer[r->two ? 2 : 1], l->workspace,
-                    l->workspace};
+    struct run t = {
+        r, l->buffer[0], r->two ? l->buffer[1] : NULL, l->buffer[r->two ? 2 : 1], l->workspace, l->workspace};
 
     if (r->walk == ROW) {
         tn_host->parallel(outputs, TN_MAX(1, 16384 / (turns * r->run)), run_row, &t);
     } else if (r->walk == COLUMN) {
-        tn_host->parallel(outputs * r->strips * r->blocks, TN_MAX(1, 16384 / (TN_MIN(turns, STRIP_ROWS) * STRIP)),
-                          run_column, &t);
+        tn_host->parallel(outputs * r->strips * r->blocks,
+                          TN_MAX(1, 16384 / (TN_MIN(turns, STRIP_ROWS) * STRIP)), run_column, &t);
         if (r->blocks > 1)
             tn_host->parallel(outputs * r->strips, TN_MAX(1, 64 / r->blocks), add_blocks, &t);
     } else {

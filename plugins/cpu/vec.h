@@ -1,5 +1,5 @@
-/* vec.h - one vector register of floats, as wide as the CPU level has them. For the few loops that the compiler does
- * not vectorise as they should be; the rest is plain C. */
+/* vec.h - one vector register of floats, as wide as the CPU level has them. For the few loops that the
+ * compiler does not vectorise as they should be; the rest is plain C. */
 #ifndef TENON_CPU_VEC_H
 #define TENON_CPU_VEC_H
 #include <stdint.h>
@@ -16,7 +16,7 @@
 #endif
 
 typedef float tn_vec __attribute__((vector_size(4 * TN_W), may_alias));
-typedef int32_t tn_mask __attribute__((vector_size(4 * TN_W), may_alias));     /* all ones where true */
+typedef int32_t tn_mask __attribute__((vector_size(4 * TN_W), may_alias)); /* all ones where true */
 typedef float tn_vec_loose __attribute__((vector_size(4 * TN_W), may_alias, aligned(4)));
 
 static inline tn_vec tn_load(const float *p)

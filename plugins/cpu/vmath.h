@@ -1,9 +1,10 @@
 /* vmath.h - exp, log, tanh, erf in plain C that the compiler turns into vector code.
  *
- * No branch, no call: each choice is a select, each table a polynomial (minimax, fitted for this file). Within
- * 2 ulp of the true value, subnormals included; infinities and signs as in libm; NaN stays NaN because clamps are
- * written "t > c ? c : t", which lets it through. Needs -fno-math-errno -fno-trapping-math, or the loops around
- * these stay scalar. With FMA the polynomials use it, else two roundings: the bits of the two differ. */
+ * No branch, no call: each choice is a select, each table a polynomial (minimax, fitted for this file).
+ * Within 2 ulp of the true value, subnormals included; infinities and signs as in libm; NaN stays NaN because
+ * clamps are written "t > c ? c : t", which lets it through. Needs -fno-math-errno -fno-trapping-math, or the
+ * loops around these stay scalar. With FMA the polynomials use it, else two roundings: the bits of the two
+ * differ. */
 #ifndef TENON_CPU_VMATH_H
 #define TENON_CPU_VMATH_H
 #include <math.h>

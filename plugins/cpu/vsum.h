@@ -26,8 +26,8 @@ __attribute__((unused)) static double tn_dot(const float *x, const float *y, int
 {
     TN_SUM_OVER(x[i] * y[i]);
 }
-/* Maximum of n > 0 floats, NaN if any is. Not a reduction by pragma: OpenMP lets that begin at the least finite
- * number. */
+/* Maximum of n > 0 floats, NaN if any is. Not a reduction by pragma: OpenMP lets that begin at the least
+ * finite number. */
 __attribute__((unused)) static float tn_max(const float *x, int64_t n)
 {
     tn_vec lanes = tn_splat(-INFINITY);

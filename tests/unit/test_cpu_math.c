@@ -1,9 +1,9 @@
-/* test_cpu_math.c - the plugin cpu's exp, log, tanh and erf against libm in double, over all of the floats; its
- * conversions to and from bf16 and fp16, every number of these.
+/* test_cpu_math.c - the plugin cpu's exp, log, tanh and erf against libm in double, over all of the floats;
+ * its conversions to and from bf16 and fp16, every number of these.
  *
- * Every 331st bit pattern (a prime, so exponents and mantissas both vary), which is 13 million arguments, NaN,
- * infinities and subnormals among them. Compiled without vector code: plugins/cpu/vmath.h is what all levels
- * compile, and the functions are the same in each lane. */
+ * Every 331st bit pattern (a prime, so exponents and mantissas both vary), which is 13 million arguments,
+ * NaN, infinities and subnormals among them. Compiled without vector code: plugins/cpu/vmath.h is what all
+ * levels compile, and the functions are the same in each lane. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@ static float from_bits(uint32_t u)
     return (union tn_bits){.u = u}.f;
 }
 
-/* Error of got in ulps of the float nearest to want. Where that is infinite, only infinity is right, or a result
- * that a hair less would round to. */
+/* Error of got in ulps of the float nearest to want. Where that is infinite, only infinity is right, or a
+ * result that a hair less would round to. */
 static double ulps(float got, double want)
 {
     float near = (float)want, size = fabsf(near);
@@ -27,7 +27,9 @@ static double ulps(float got, double want)
     if (isnan(want) || isnan(got))
         return isnan(want) && isnan(got) ? 0 : INFINITY;
     if (got == near)
-        return got == 0 && signbit(got) != signbit(near) && want != 0 ? INFINITY : fabs((double)got - want) > 0 ? 0.5 : 0;
+        return got == 0 && signbit(got) != signbit(near) && want != 0 ? INFINITY
+               : fabs((double)got - want) > 0                         ? 0.5
+                                                                      : 0;
     if (isinf(near) || isinf(got))
         return INFINITY;
     return fabs((double)got - want) / (double)(nextafterf(size, INFINITY) - size);
@@ -108,10 +110,12 @@ static double meaning(uint32_t h, int e, int f)
     int bias = (1 << (e - 1)) - 1, exponent = (int)(h >> f & ((1u << e) - 1));
     double fraction = (double)(h & ((1u << f) - 1)), sign = h & 0x8000u ? -1 : 1;
 
-    return sign * (exponent ? ldexp(fraction + (1 << f), exponent - bias - f) : ldexp(fraction, 1 - bias - f));
+    return sign *
+           (exponent ? ldexp(fraction + (1 << f), exponent - bias - f) : ldexp(fraction, 1 - bias - f));
 }
 
-/* h and the next number, both finite: itself, what is nearer, and what lies between and goes to the even one. */
+/* h and the next number, both finite: itself, what is nearer, and what lies between and goes to the even one.
+ */
 static void check_half(uint32_t h, int e, int f, uint16_t (*to)(float), float (*from)(uint16_t))
 {
     double low = meaning(h, e, f), high = meaning(h + 1, e, f), middle = (low + high) / 2;
