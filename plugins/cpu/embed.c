@@ -1,0 +1,149 @@
+/* embed.c - rows of a table by index, and the gradient's rows back.
+ *
+ * embed copies rows. embed_bwd sorts the places by their index (a counting sort in the workspace, which keeps
+ * the order of equal ones), then each row of dw is the work of one thread: its places are added in order, in
+ * double. A row that nobody asked for is cleared, or left alone under accumulate. The table may be a part of
+ * a larger one from row `first` on; an index outside of the part, or below 0, is nobody's. */
+#include "cpu.h"
+
+#define CHUNK 512
+
+struct embed {
+    int64_t places, rows, c, first;
+    int64_t table_step, i_step, step;            /* between rows of the table, indices, rows of y or dy */
+    uint32_t accumulate;
+};
+struct run {
+    const struct embed *e;
+    float *table, *rows;                         /* w and y, or dw and dy */
+    const int32_t *index;
+    int32_t *start, *place;                      /* places of row r: place[start[r]..start[r + 1]) */
+};
+
+/* The row of the part for place i, or -1. */
+static int64_t local_row(const struct run *r, int64_t i)
+{
+    int64_t index = r->index[i * r->e->i_step], row = index - r->e->first;
+
+    return index < 0 || row < 0 || row >= r->e->rows ? -1 : row;
+}
+
+static void copy_rows(void *arg, int64_t lo, int64_t hi)
+{
+    const struct run *r = arg;
+    size_t bytes = (size_t)r->e->c * sizeof(float);
+
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t row = local_row(r, i);
+        float *y = r->rows + i * r->e->step;
+
+        if (row < 0)
+            memset(y, 0, bytes);
+        else
+            memcpy(y, r->table + row * r->e->table_step, bytes);
+    }
+}
+
+static void sort_places(const struct run *r)
+{
+    int64_t rows = r->e->rows;
+
+    memset(r->start, 0, (size_t)(rows + 2) * sizeof *r->start);
+    for (int64_t i = 0; i < r->e->places; i++) {
+        int64_t row = local_row(r, i);
+
+        if (row >= 0)
+            r->start[row + 2]++;
+    }
+    for (int64_t row = 2; row < rows + 2; row++)
+        r->start[row] += r->start[row - 1];
+    for (int64_t i = 0; i < r->e->places; i++) {
+        int64_t row = local_row(r, i);
+
+        if (row >= 0)
+            r->place[r->start[row + 1]++] = (int32_t)i;
+    }
+}
+
+static void add_places(const struct run *r, int64_t row, float *dw)
+{
+    for (int64_t at = 0; at < r->e->c; at += CHUNK) {
+        int64_t n = TN_MIN(CHUNK, r->e->c - at);
+        double sum[CHUNK] = {0};
+
+        for (int32_t k = r->start[row]; k < r->start[row + 1]; k++) {
+            const float *dy = r->rows + r->place[k] * r->e->step + at;
+
+            for (int64_t c = 0; c < n; c++)
+                sum[c] += (double)dy[c];
+        }
+        for (int64_t c = 0; c < n; c++)
+            dw[at + c] = r->e->accumulate ? (float)(dw[at + c] + sum[c]) : (float)sum[c];
+    }
+}
+
+static void gather_rows(void *arg, int64_t lo, int64_t hi)
+{
+    const struct run *r = arg;
+
+    for (int64_t row = lo; row < hi; row++) {
+        float *dw = r->table + row * r->e->table_step;
+
+        if (r->start[row] != r->start[row + 1])
+            add_places(r, row, dw);
+        else if (!r->e->accumulate)
+            memset(dw, 0, (size_t)r->e->c * sizeof *dw);
+    }
+}
+
+static tn_status launch_forward(void *state, const struct tn_launch *l)
+{
+    struct run r = {state, l->buffer[0], l->buffer[2], l->buffer[1], NULL, NULL};
+
+    tn_host->parallel(r.e->places, TN_MAX(1, 16384 / r.e->c), copy_rows, &r);
+    return TN_OK;
+}
+static tn_status launch_backward(void *state, const struct tn_launch *l)
+{
+    struct run r = {state, l->buffer[3], l->buffer[0], l->buffer[1], l->workspace, NULL};
+
+    r.place = r.start + r.e->rows + 2;
+    sort_places(&r);
+    tn_host->parallel(r.e->rows, TN_MAX(1, 16384 / r.e->c), gather_rows, &r);
+    return TN_OK;
+}
+
+/* rows: y or dy. */
+static tn_status prepare(const struct tn_operand *table, const struct tn_operand *index,
+                         const struct tn_operand *rows, struct embed *e)
+{
+    if (table->dtype != TN_F32 || index->dtype != TN_I32 || rows->dtype != TN_F32 || !table->rank ||
+        (table->index && table->index[0]))
+        return TN_DECLINED;
+    e->places = tn_count(index), e->rows = table->size[0], e->first = table->origin[0];
+    e->c = tn_count(table) / e->rows;
+    if (!tn_operand_rows(table, table->rank - 1, &e->table_step) || !tn_operand_rows(index, 0, &e->i_step) ||
+        !tn_operand_rows(rows, table->rank - 1, &e->step) || e->places > INT32_MAX)
+        return TN_DECLINED;
+    return TN_OK;
+}
+
+tn_status tn_cpu_prepare_embed(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct embed e = {0};
+
+    if (p->accumulate || prepare(&p->in[0], &p->in[1], &p->out[0], &e))
+        return TN_DECLINED;
+    out->launch = launch_forward;
+    return tn_keep(out, &e, sizeof e, p->op);
+}
+tn_status tn_cpu_prepare_embed_bwd(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct embed e = {.accumulate = p->accumulate & 1};
+
+    if (prepare(&p->out[0], &p->in[1], &p->in[0], &e))
+        return TN_DECLINED;
+    out->launch = launch_backward;
+    out->workspace = (uint64_t)(e.rows + 2 + e.places) * sizeof(int32_t);
+    return tn_keep(out, &e, sizeof e, p->op);
+}
