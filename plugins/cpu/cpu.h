@@ -81,7 +81,7 @@ struct tn_cpu_gemm { /* c [m,n] = a [m,k] · b [k,n], row-major; at, bt: stored 
 /* Rows i0..i1 and columns j0..j1 of c, on the calling thread; beta 0 overwrites, 1 adds. */
 void tn_cpu_gemm_rect(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, int64_t i0,
                       int64_t i1, int64_t j0, int64_t j1, float beta);
-/* Rows or columns, whichever are more, cut for that many threads; g alone says where the cuts may lie. */
+/* Pieces of c for threads: slices of rows, about that many, or blocks of columns, which g alone decides. */
 struct tn_cpu_cut {
     int64_t n, unit, units, length;
     uint32_t by_rows;

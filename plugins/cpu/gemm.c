@@ -1,14 +1,18 @@
-/* gemm.c - matrix products through CBLAS, cut into slices for threads.
+/* gemm.c - matrix products through CBLAS, cut for threads.
  *
- * The library runs on one thread in each call (plugin.c sees to that); the threads are the host's. Cuts lie
- * on multiples of 48 rows or columns, a multiple of every micro-kernel's height, and no piece falls under
- * 2^20 multiplications, where OpenBLAS has other kernels. So an element of c is made by the same instructions
- * wherever the cuts are, and the bits do not depend on the number of threads (tested with OpenBLAS; another
- * library may order its sums by the size of the call). */
+ * The library runs on one thread in each call (plugin.c sees to that); the threads are the host's. The bits must
+ * not depend on their number. Rows may be cut anywhere at a multiple of 48, a multiple of every micro-kernel's
+ * height, if no piece falls under 2^20 multiplications, where OpenBLAS has other kernels: an element is then made
+ * by the same instructions wherever the cuts are (tried with its kernels for Sandy Bridge, Haswell, Zen and
+ * Skylake-X). Columns have no such freedom, so products with few rows are cut into blocks of columns that depend
+ * on their sizes alone. */
 #include <cblas.h>
 #include "cpu.h"
 
 #define UNIT 48
+#define MANY_ROWS 768                            /* enough to cut rows, however many the columns are */
+#define BLOCK_MIN 192
+#define BLOCK_MAX 960
 #define WORTH (1 << 20)                          /* multiplications that are worth a call of their own */
 
 void tn_cpu_gemm_rect(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, int64_t i0,
@@ -21,13 +25,13 @@ void tn_cpu_gemm_rect(const struct tn_cpu_gemm *g, const float *a, const float *
 
 void tn_cpu_cut(const struct tn_cpu_gemm *g, int64_t slices, struct tn_cpu_cut *cut)
 {
-    int64_t longer = TN_MAX(g->m, g->n), other = TN_MIN(g->m, g->n), unit, units;
+    int64_t other, block = TN_MAX(BLOCK_MIN, TN_MIN(BLOCK_MAX, g->n / 4));
 
-    unit = TN_ROUND_UP(TN_MAX(1, WORTH / (other * g->k)), UNIT);
-    units = TN_MAX(1, longer / unit);            /* the last one takes the rest */
-    cut->by_rows = g->m >= g->n;
-    cut->n = TN_MIN(units, slices);
-    cut->unit = unit, cut->units = units, cut->length = longer;
+    cut->by_rows = g->m >= g->n || g->m >= MANY_ROWS;
+    cut->length = cut->by_rows ? g->m : g->n, other = cut->by_rows ? g->n : g->m;
+    cut->unit = TN_ROUND_UP(TN_MAX(cut->by_rows ? 1 : block, WORTH / (other * g->k) + 1), UNIT);
+    cut->units = TN_MAX(1, cut->length / cut->unit);     /* the last one takes the rest */
+    cut->n = cut->by_rows ? TN_MIN(cut->units, slices) : cut->units;
 }
 
 void tn_cpu_cut_piece(const struct tn_cpu_cut *cut, int64_t i, int64_t *lo, int64_t *hi)

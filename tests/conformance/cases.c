@@ -36,6 +36,8 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b3 t7 c17 o5", "bto btc", "oc", .accumulate = 1),
     C("einsum", "b3 t7 c17 o5", "bto btc", "co"),
     C("einsum", "b3 t43 c130 o97", "bto btc", "oc", .accumulate = 1),
+    C("einsum", "b1 t300 c250 o1111", "btc oc", "bto"),
+    C("einsum", "b1 t1111 c250 o100", "btc oc", "bto"),
     C("einsum", "b3 t7 c17 o5", "bto btc/tbc", "oc"),
     C("einsum", "b3 t7 c17 o5", "bto btc/tbc", "oc", .accumulate = 1),
     C("einsum", "b0 t7 c17 o5", "bto btc", "oc"),
