@@ -15,5 +15,6 @@ void graph_remove(struct tn_node *n);
 struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout to);
 void graph_decompose(struct tn_node *n, const char *axis);          /* axis: where sums close, or NULL */
 tn_layout graph_layout_on(struct tn_value *v, const char *axis);    /* settled */
+int graph_verify_node(struct tn_node *n);        /* 0 after an error on the graph */
 void graph_layouts_init(struct tn_graph *g);
 #endif

@@ -58,7 +58,7 @@ const char *tn_layout_text(struct tn_graph *g, tn_layout l)
     if (i->kind == TN_LAYOUT_STAGE)
         return tn_text(g->arena, "@%d", i->rot);
     if (i->rot)
-        return tn_text(g->arena, "S(%s%s%s rot%d)", i->dim, *i->pattern ? " " : "", i->pattern, i->rot);
+        return tn_text(g->arena, "S(%s%s%s rot=%d)", i->dim, *i->pattern ? " " : "", i->pattern, i->rot);
     return tn_text(g->arena, "S(%s%s%s)", i->dim, *i->pattern ? " " : "", i->pattern);
 }
 
@@ -267,18 +267,23 @@ static int order_fits(struct tn_node *n)
     return 1;
 }
 
+int graph_verify_node(struct tn_node *n)
+{
+    const char *why = NULL;
+    int changed, axis;
+
+    if (!order_fits(n))
+        return 0;
+    axis = infer_node(n, &why, &changed);
+    if (axis >= 0)
+        report(n, axis, why);
+    return axis < 0;
+}
+
 tn_status tn_graph_verify(struct tn_graph *g)
 {
-    for (struct tn_node *n = tn_graph_first(g); n && !g->status; n = tn_node_next(n)) {
-        const char *why = NULL;
-        int changed, axis;
-
-        if (!order_fits(n))
-            break;
-        axis = infer_node(n, &why, &changed);
-        if (axis >= 0)
-            report(n, axis, why);
-    }
+    for (struct tn_node *n = tn_graph_first(g); n && !g->status; n = tn_node_next(n))
+        graph_verify_node(n);
     return tn_graph_status(g);
 }
 
