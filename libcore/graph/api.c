@@ -66,7 +66,11 @@ static struct tn_value *api_next_param(struct tn_graph *g, struct tn_value *v)
 static struct tn_value *api_next_input(struct tn_graph *g, struct tn_value *v)
 {
     current = g;
-    return g->status ? NULL : v ? v->next : g->inputs;
+    if (v && !v->next && v->kind == TN_VALUE_INPUT)
+        v = g->positions;
+    else
+        v = v ? v->next : g->inputs ? g->inputs : g->positions;
+    return g->status ? NULL : v;
 }
 
 /* In program order, found anew each time: the body may change who uses v. */

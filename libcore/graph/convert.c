@@ -2,6 +2,11 @@
  *
  *   P -> R all_reduce      P -> S, F reduce_scatter      S, F -> R all_gather      R -> S, F slice
  *   S -> S all_to_all      R -> P once                   stage -> stage move       V -> Pmax as_max
+ *   S -> S of a ring neighbour ring                      stage -> P once
+ *
+ * What one stage holds is a partial sum over the pipeline to which the others add nothing: `once` says so, and gives
+ * zeros where the stage is not. So a value of one stage becomes whole by once and all_reduce, and values of several
+ * stages are added before they are reduced.
  *
  * An equal change of the same value in the same unit and phase is made once and used again, so that the q, k
  * and v projections share one gather, and a unit of a sharded model gathers each weight once. */
@@ -18,12 +23,13 @@ static const char *collective(const struct tn_layout_info *from, const struct tn
         [SUM] = {[WHOLE] = "all_reduce", [CUT] = "reduce_scatter"},
         [CUT] = {[WHOLE] = "all_gather", [CUT] = "all_to_all"},
         [MAXIMUM] = {[WHOLE] = "all_reduce"},
-        [STAGE] = {[STAGE] = "move"},
+        [STAGE] = {[STAGE] = "move", [SUM] = "once"},
     };
+    int same_cut = from->kind == TN_LAYOUT_SHARD && to->kind == from->kind && from->dim == to->dim && from->pattern == to->pattern;
 
-    if (from->kind == TN_F && to->kind != TN_R)
+    if ((from->kind == TN_F && to->kind != TN_R) || (to->kind == TN_F && from->kind == TN_LAYOUT_SHARD))
         return NULL;
-    return op[group[from->kind]][group[to->kind]];
+    return same_cut ? "ring" : op[group[from->kind]][group[to->kind]];
 }
 
 static int cursor_is_after(struct tn_graph *g, struct tn_node *n)
@@ -72,14 +78,18 @@ struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout t
     f = tn_layout_get(g, from), t = tn_layout_get(g, to);
     if (from == TN_R && t->kind == TN_LAYOUT_STAGE)
         return v;
+    if (f->kind == TN_LAYOUT_STAGE && to == TN_R)
+        return tn_convert(graph_convert(v, axis, TN_P), axis, TN_R);
     op = collective(f, t);
     if (!op || !to || (t->kind == TN_LAYOUT_SHARD && tn_value_find_dim(v, t->dim) < 0)) {
         tn_graph_fail(g, TN_ERR_LAYOUT, "no collective takes %%%u %s from %s to %s on axis %s", v->id, v->name,
                       tn_layout_text(g, from), tn_layout_text(g, to), axis);
         return NULL;
     }
+    if (!strcmp(op, "ring"))
+        return graph_add(g, op, &v, 1, TN_WITH(TN_TEXT("axis", axis), TN_INT("shift", t->rot - f->rot)));
     made = made_before(v, op, axis, to);
     if (made)
         return made;
-    return graph_add(g, op, &v, 1, (struct tn_attr[]){TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)}, 3);
+    return graph_add(g, op, &v, 1, TN_WITH(TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)));
 }

@@ -63,7 +63,7 @@ static const char *ring_layout(const struct tn_node *n, int axis, tn_layout *out
 {
     tn_layout l = n->in[0]->layout[axis];
     const struct tn_layout_info *i = tn_layout_get(n->graph, l);
-    int64_t size = n->graph->mesh.size[axis], shift = tn_node_int(n, "shift", 1);
+    int64_t size = n->graph->mesh.size[axis], shift = tn_node_int(n, "shift", 1) % size;
 
     out[0] = l;
     if (axis != own_axis(n))

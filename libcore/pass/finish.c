@@ -50,32 +50,53 @@ static struct tn_value *add_up(struct tn_graph *g, struct tn_value **v, uint32_t
     return g->status ? NULL : v[0];
 }
 
-/* Sums of squares of equal layout are added before one of them is closed. */
+/* Adds those of equal layout; returns how many are left. */
+static uint32_t add_alike(struct tn_graph *g, struct tn_value **v, uint32_t n)
+{
+    struct tn_value **group = tn_alloc(g->arena, (n + 1) * sizeof *group);
+    uint32_t left = 0;
+
+    tn_graph_settle(g);
+    for (uint32_t i = 0; i < n && !g->status; i++) {
+        struct tn_value *first = v[i];
+        uint32_t k = 0;
+
+        for (uint32_t j = i; j < n && first; j++)
+            if (v[j] && !memcmp(first->layout, v[j]->layout, sizeof first->layout)) {
+                group[k++] = v[j];
+                v[j] = NULL;
+            }
+        if (first)
+            v[left++] = add_up(g, group, k);
+    }
+    return g->status ? 0 : left;
+}
+
+/* What one stage of a pipeline holds, as its part of a sum over the stages. */
+static struct tn_value *as_part(struct tn_value *v)
+{
+    for (int a = 0; v && a < TN_AXES; a++)
+        if (tn_layout_get(v->graph, tn_layout_of(v, tn_axis_name[a]))->kind == TN_LAYOUT_STAGE)
+            v = tn_convert(v, tn_axis_name[a], TN_P);
+    return v;
+}
+
+/* Sums of squares of equal layout are added before one of them is closed: on every stage, then over the stages. */
 static struct tn_value *sum_of_squares(struct tn_graph *g)
 {
-    struct tn_value **square = tn_alloc(g->arena, (g->n_param + 1) * sizeof *square);
-    struct tn_value **group = tn_alloc(g->arena, (g->n_param + 1) * sizeof *group);
-    struct tn_value **total = tn_alloc(g->arena, (g->n_param + 1) * sizeof *total);
-    uint32_t n = 0, n_total = 0;
+    struct tn_value **part = tn_alloc(g->arena, (g->n_param + 1) * sizeof *part);
+    uint32_t n = 0;
 
     for (struct tn_value *p = g->params; p; p = p->next)
         if (!p->param->twin)
-            square[n++] = tn_add(g, "sumsq", TN_IN(p->param->grad), TN_NONE);
-    tn_graph_settle(g);
-    for (uint32_t i = 0; i < n && !g->status; i++) {
-        uint32_t k = 0;
-
-        if (!square[i])
-            continue;
-        for (uint32_t j = i + 1; j < n; j++)
-            if (square[j] && !memcmp(square[i]->layout, square[j]->layout, sizeof square[i]->layout)) {
-                group[++k] = square[j];
-                square[j] = NULL;
-            }
-        group[0] = square[i];
-        total[n_total++] = whole(add_up(g, group, k + 1));
-    }
-    return n_total ? add_up(g, total, n_total) : NULL;
+            part[n++] = tn_add(g, "sumsq", TN_IN(p->param->grad), TN_NONE);
+    n = add_alike(g, part, n);
+    for (uint32_t i = 0; i < n; i++)
+        part[i] = as_part(part[i]);
+    n = add_alike(g, part, n);
+    for (uint32_t i = 0; i < n; i++)
+        part[i] = whole(part[i]);
+    return n ? add_up(g, part, n) : NULL;
 }
 
 /* The attributes and the text of a parameter's update. */
