@@ -6,24 +6,26 @@
 #include "graph/op.h"
 #include <stdlib.h>
 
-/* The graph that is being worked on, for calls that got nothing to find it by. */
-static _Thread_local struct tn_graph *current;
+_Thread_local struct tn_graph *graph_current;
 
 static void nothing(const char *what)
 {
-    if (current)
-        tn_graph_fail(current, TN_ERR, "%s: given nothing (NULL)", what);
+    if (graph_current)
+        tn_graph_fail(graph_current, TN_ERR, "%s: given nothing (NULL)", what);
 }
 #define GUARD_VALUE(v, otherwise) if (!(v)) return nothing(__func__ + 4), otherwise
 #define GUARD_VOID(v) if (!(v)) { nothing(__func__ + 4); return; }
 
 static void api_fail(struct tn_graph *g, tn_status code, const char *text)
 {
+    GUARD_VOID(g && text);
     tn_graph_fail(g, code, "%s", text);
 }
 
 static double api_option(struct tn_graph *g, const char *key)
 {
+    GUARD_VALUE(g && key, 0);
+    graph_current = g;
     if (g->option)
         return g->option(g->option_ctx, key);
     tn_graph_fail(g, TN_ERR, "option %s asked for outside of a pass", key);
@@ -32,8 +34,11 @@ static double api_option(struct tn_graph *g, const char *key)
 
 static int64_t api_axis_size(struct tn_graph *g, const char *axis)
 {
-    int a = tn_axis_find(axis);
+    int a;
 
+    GUARD_VALUE(g && axis, 1);
+    graph_current = g;
+    a = tn_axis_find(axis);
     if (a >= 0)
         return g->mesh.size[a];
     tn_graph_fail(g, TN_ERR, "there is no axis %s", axis);
@@ -51,7 +56,8 @@ static struct tn_node *skip(struct tn_node *n, const struct tn_node *newest)
 
 static struct tn_node *api_next_node(struct tn_graph *g, struct tn_node *n, struct tn_node *newest)
 {
-    current = g;
+    GUARD_VALUE(g, NULL);
+    graph_current = g;
     if (g->status || !newest)
         return NULL;
     return skip(n ? tn_node_next(n) : tn_graph_first(g), newest);
@@ -59,13 +65,15 @@ static struct tn_node *api_next_node(struct tn_graph *g, struct tn_node *n, stru
 
 static struct tn_value *api_next_param(struct tn_graph *g, struct tn_value *v)
 {
-    current = g;
+    GUARD_VALUE(g, NULL);
+    graph_current = g;
     return g->status ? NULL : v ? v->next : g->params;
 }
 
 static struct tn_value *api_next_input(struct tn_graph *g, struct tn_value *v)
 {
-    current = g;
+    GUARD_VALUE(g, NULL);
+    graph_current = g;
     if (v && !v->next && v->kind == TN_VALUE_INPUT)
         v = g->positions;
     else
@@ -87,7 +95,8 @@ static struct tn_node *api_next_user(struct tn_value *v, struct tn_node *n)
 
 static struct tn_node *api_newest(struct tn_graph *g)
 {
-    current = g;
+    GUARD_VALUE(g, NULL);
+    graph_current = g;
     return g->newest;
 }
 
@@ -119,7 +128,7 @@ static uint32_t api_phase(const struct tn_node *n)
 
 static const struct tn_attr *api_attr(const struct tn_node *n, const char *key)
 {
-    GUARD_VALUE(n, NULL);
+    GUARD_VALUE(n && key, NULL);
     return tn_node_attr(n, key);
 }
 
@@ -165,13 +174,13 @@ static uint32_t api_is_param(const struct tn_value *v)
 
 static int64_t api_dim(const struct tn_value *v, const char *dim)
 {
-    GUARD_VALUE(v, 0);
+    GUARD_VALUE(v && dim, 0);
     return tn_value_dim(v, dim);
 }
 
 static tn_layout api_layout(const struct tn_value *v, const char *axis)
 {
-    GUARD_VALUE(v, 0);
+    GUARD_VALUE(v && axis, 0);
     return graph_layout_on((struct tn_value *)v, axis);
 }
 
@@ -186,13 +195,27 @@ static struct tn_value *api_grad(const struct tn_value *v)
 
 /* --- layouts and places */
 
+static tn_layout api_shard(struct tn_graph *g, const char *dim, const char *pattern, int32_t rot)
+{
+    GUARD_VALUE(g && dim && pattern, 0);
+    graph_current = g;
+    return tn_layout_shard(g, dim, pattern, rot);
+}
+
 static void api_set_layout(struct tn_value *v, const char *axis, tn_layout l)
 {
-    int a = tn_axis_find(axis);
+    const struct tn_layout_info *info;
+    int a;
 
-    GUARD_VOID(v);
+    GUARD_VOID(v && axis);
     if (v->graph->status)
         return;
+    a = tn_axis_find(axis);
+    info = tn_layout_get(v->graph, l);
+    if (info->kind == TN_LAYOUT_SHARD && tn_value_find_dim(v, info->dim) < 0) {
+        tn_graph_fail(v->graph, TN_ERR, "layout of %%%u %s on axis %s: it has no dim %s that could be cut", v->id, v->name, axis, info->dim);
+        return;
+    }
     if (v->producer || a < 0 || !l || l >= v->graph->n_layout) {
         tn_graph_fail(v->graph, TN_ERR, "layout of %%%u %s on axis %s: only sources can be given one, and it must exist", v->id, v->name, axis);
         return;
@@ -206,7 +229,12 @@ static void api_set_layout(struct tn_value *v, const char *axis, tn_layout l)
 
 static void api_at(struct tn_graph *g, struct tn_node *n, uint32_t after)
 {
-    GUARD_VOID(n);
+    GUARD_VOID(g && n);
+    if (n->removed) {
+        tn_graph_fail(g, TN_ERR, "node %u %s was removed: nothing can be put beside it", n->id, n->op->name);
+        return;
+    }
+    graph_current = g;
     g->cursor = n;
     g->cursor_after = after;
     g->phase = n->phase;
@@ -216,11 +244,12 @@ static void api_at(struct tn_graph *g, struct tn_node *n, uint32_t after)
 
 static void api_at_end(struct tn_graph *g, uint32_t phase, const char *unit)
 {
+    GUARD_VOID(g && unit);
     if (phase < 1 || phase >= TN_PHASES) {
         tn_graph_fail(g, TN_ERR, "there is no phase %u", phase);
         return;
     }
-    current = g;
+    graph_current = g;
     g->cursor = NULL;
     g->phase = phase;
     g->unit = tn_graph_name(g, unit);
@@ -228,12 +257,34 @@ static void api_at_end(struct tn_graph *g, uint32_t phase, const char *unit)
 
 static void api_set_role(struct tn_graph *g, const char *role)
 {
+    GUARD_VOID(g && role);
+    graph_current = g;
     g->role = tn_graph_name(g, role);
+}
+
+static int attributes_whole(const struct tn_attr *attr, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (!attr || !attr[i].key || (attr[i].type == TN_ATTR_TEXT && !attr[i].as.s))
+            return 0;
+        for (uint32_t k = 0; attr[i].type == TN_ATTR_NAMES && k < attr[i].count; k++)
+            if (!attr[i].as.names || !attr[i].as.names[k])
+                return 0;
+    }
+    return 1;
+}
+
+static struct tn_value *api_add(struct tn_graph *g, const char *op, struct tn_value *const *in, uint32_t n_in, const struct tn_attr *attr,
+                                uint32_t n_attr)
+{
+    GUARD_VALUE(g && op && (in || !n_in) && attributes_whole(attr, n_attr), NULL);
+    graph_current = g;
+    return graph_add(g, op, in, n_in, attr, n_attr);
 }
 
 static struct tn_value *api_convert(struct tn_value *v, const char *axis, tn_layout to)
 {
-    GUARD_VALUE(v, NULL);
+    GUARD_VALUE(v && axis, NULL);
     return graph_convert(v, axis, to);
 }
 
@@ -270,8 +321,13 @@ static void api_decompose(struct tn_node *n, const char *axis)
 static void api_set_grad(struct tn_value *param, struct tn_value *grad)
 {
     GUARD_VOID(param && grad);
-    if (param->kind == TN_VALUE_PARAM)
+    if (param->graph->status)
+        return;
+    if (param->kind == TN_VALUE_PARAM && graph_same_shape(param, grad))
         param->param->grad = grad;
+    else
+        tn_graph_fail(param->graph, TN_ERR, "%%%u %s cannot be the gradient of %%%u %s: %s", grad->id, grad->name, param->id, param->name,
+                      param->kind == TN_VALUE_PARAM ? "their shapes differ" : "that is no parameter");
 }
 
 /* --- stages */
@@ -282,8 +338,9 @@ static uint32_t api_unit_index(const struct tn_node *n, uint32_t *count)
     uint32_t most = 0;
     size_t stem;
 
-    *count = 1;
-    GUARD_VALUE(n, 0);
+    if (count)
+        *count = 1;
+    GUARD_VALUE(n && count, 0);
     stem = strcspn(n->unit, "0123456789");
     if (!n->unit[stem])
         return 0;
@@ -302,10 +359,11 @@ static struct tn_value *api_primary(const struct tn_value *v)
 
 static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_layout at)
 {
-    int a = tn_axis_find(axis);
     struct tn_value *copy;
+    int a;
 
-    GUARD_VALUE(v, NULL);
+    GUARD_VALUE(v && axis, NULL);
+    a = tn_axis_find(axis);
     if (v->kind != TN_VALUE_PARAM || a < 0) {
         tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters have copies", v->id, v->name, axis);
         return NULL;
@@ -329,8 +387,20 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
     return copy;
 }
 
+static tn_layout api_on(struct tn_graph *g, uint32_t stage)
+{
+    GUARD_VALUE(g, 0);
+    graph_current = g;
+    return tn_layout_stage(g, stage);
+}
+
 static void api_task(struct tn_graph *g, uint32_t rank, uint32_t phase, uint32_t micro, uint32_t stage)
 {
+    GUARD_VOID(g);
+    if (phase != TN_FORWARD && phase != TN_BACKWARD) {
+        tn_graph_fail(g, TN_ERR, "a task is TN_FORWARD or TN_BACKWARD of a micro-batch, not phase %u", phase);
+        return;
+    }
     if (g->n_task == g->task_room) {
         g->task_room = g->task_room ? 2 * g->task_room : 64;
         g->task = graph_grow(g->task, g->task_room * sizeof *g->task);
@@ -361,12 +431,12 @@ const struct tn_graph_api tn_graph_api_table = {
     .dim = api_dim,
     .layout = api_layout,
     .grad = api_grad,
-    .shard = tn_layout_shard,
+    .shard = api_shard,
     .set_layout = api_set_layout,
     .at = api_at,
     .at_end = api_at_end,
     .set_role = api_set_role,
-    .add = graph_add,
+    .add = api_add,
     .convert = api_convert,
     .clone = api_clone,
     .set_input = api_set_input,
@@ -374,7 +444,7 @@ const struct tn_graph_api tn_graph_api_table = {
     .remove = api_remove,
     .decompose = api_decompose,
     .set_grad = api_set_grad,
-    .on = tn_layout_stage,
+    .on = api_on,
     .unit_index = api_unit_index,
     .copy_param = api_copy_param,
     .primary = api_primary,

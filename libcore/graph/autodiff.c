@@ -247,8 +247,8 @@ void graph_decompose(struct tn_node *n, const char *axis)
 
     if (g->status)
         return;
-    if (!n->op->decompose) {
-        tn_graph_fail(g, TN_ERR, "%s has no decomposition", n->op->name);
+    if (!n->op->decompose || n->removed) {
+        tn_graph_fail(g, TN_ERR, "node %u %s %s", n->id, n->op->name, n->removed ? "was removed" : "has no decomposition");
         return;
     }
     tn_before(g, n);

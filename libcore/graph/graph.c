@@ -19,6 +19,7 @@ struct tn_graph *tn_graph_new(const struct tn_mesh *mesh)
     g->phase = TN_FORWARD;
     graph_layouts_init(g);
     tn_host_table.graph = &tn_graph_api_table;
+    graph_current = g;
     return g;
 }
 
@@ -26,6 +27,8 @@ void tn_graph_free(struct tn_graph *g)
 {
     if (!g)
         return;
+    if (graph_current == g)
+        graph_current = NULL;
     free(g->layout_info);
     free(g->queue);
     free(g->task);
@@ -84,6 +87,8 @@ static struct tn_value *value_new(struct tn_graph *g, const char *name, uint32_t
 
 static int sizes_fit(struct tn_graph *g, const char *name, uint32_t rank, const char *const *dim, const int64_t *size)
 {
+    int64_t count = 1;
+
     if (rank > TN_MAX_RANK) {
         tn_graph_fail(g, TN_ERR_SHAPE, "%s has %u dims, at most %d are possible", name, rank, TN_MAX_RANK);
         return 0;
@@ -91,6 +96,10 @@ static int sizes_fit(struct tn_graph *g, const char *name, uint32_t rank, const 
     for (uint32_t d = 0; d < rank; d++) {
         if (size[d] < 1) {
             tn_graph_fail(g, TN_ERR_SHAPE, "%s: dim %s has size %lld", name, dim[d], (long long)size[d]);
+            return 0;
+        }
+        if (__builtin_mul_overflow(count, size[d], &count) || count > INT64_MAX / 16) {
+            tn_graph_fail(g, TN_ERR_SHAPE, "%s has more elements than can be counted", name);
             return 0;
         }
         for (uint32_t e = 0; e < d; e++)
@@ -379,13 +388,16 @@ static struct tn_attr attr_copy(struct tn_graph *g, const struct tn_attr *a)
     return c;
 }
 
-static const char *arguments_problem(const struct tn_op *op, struct tn_value *const *in, uint32_t n_in)
+static const char *arguments_problem(const struct tn_graph *g, const struct tn_op *op, struct tn_value *const *in, uint32_t n_in)
 {
     if (n_in < op->n_in_min || n_in > op->n_in_max)
         return "wrong number of inputs";
-    for (uint32_t i = 0; i < n_in; i++)
+    for (uint32_t i = 0; i < n_in; i++) {
         if (!in[i])
             return "an input is nothing (NULL)";
+        if (in[i]->graph != g)
+            return "an input is of another graph";
+    }
     return NULL;
 }
 
@@ -398,7 +410,7 @@ struct tn_node *graph_add_node(struct tn_graph *g, const char *name, struct tn_v
 
     if (g->status)
         return NULL;
-    problem = op ? arguments_problem(op, in, n_in) : "there is no such operation";
+    problem = op ? arguments_problem(g, op, in, n_in) : "there is no such operation";
     if (problem) {
         tn_graph_fail(g, TN_ERR, "%s (role %s, unit %s): %s", name, g->role, g->unit, problem);
         return NULL;
@@ -488,7 +500,7 @@ int64_t tn_node_int(const struct tn_node *n, const char *key, int64_t otherwise)
 
 /* --- rewriting */
 
-static int same_shape(const struct tn_value *a, const struct tn_value *b)
+int graph_same_shape(const struct tn_value *a, const struct tn_value *b)
 {
     if (a->rank != b->rank || a->dtype != b->dtype)
         return 0;
@@ -500,11 +512,20 @@ static int same_shape(const struct tn_value *a, const struct tn_value *b)
 
 void graph_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now)
 {
+    uint32_t uses = 0;
+
     if (old == now || n->graph->status)
         return;
-    if (!same_shape(old, now)) {
-        tn_graph_fail(n->graph, TN_ERR_SHAPE, "node %u %s: %%%u %s cannot take the place of %%%u %s, their shapes differ",
-                      n->id, n->op->name, now->id, now->name, old->id, old->name);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        uses |= n->in[i] == old;
+    if (!uses) {
+        tn_graph_fail(n->graph, TN_ERR, "node %u %s (role %s, unit %s) does not use %%%u %s", n->id, n->op->name, n->role, n->unit,
+                      old->id, old->name);
+        return;
+    }
+    if (!graph_same_shape(old, now)) {
+        tn_graph_fail(n->graph, TN_ERR_SHAPE, "node %u %s (role %s, unit %s): %%%u %s cannot take the place of %%%u %s, their shapes differ",
+                      n->id, n->op->name, n->role, n->unit, now->id, now->name, old->id, old->name);
         return;
     }
     for (uint32_t i = 0; i < n->n_in; i++)
@@ -552,18 +573,36 @@ void graph_replace(struct tn_value *old, struct tn_value *now)
             p->param->grad = now;
 }
 
+/* "an output of the graph", "a gradient" or NULL. */
+static const char *is_kept(const struct tn_graph *g, const struct tn_value *v)
+{
+    for (uint32_t i = 0; i < g->n_output; i++)
+        if (g->output[i].value == v)
+            return "an output of the graph";
+    for (const struct tn_value *p = g->params; p; p = p->next)
+        if (p->param->grad == v)
+            return "a gradient";
+    return NULL;
+}
+
 void graph_remove(struct tn_node *n)
 {
     struct tn_graph *g = n->graph;
 
     if (g->status || n->removed)
         return;
-    for (uint32_t i = 0; i < n->n_out; i++)
-        if (n->out[i]->n_user) {
-            tn_graph_fail(g, TN_ERR, "node %u %s cannot be removed: node %u %s uses its output", n->id, n->op->name,
-                          n->out[i]->user[0]->id, n->out[i]->user[0]->op->name);
-            return;
-        }
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        const struct tn_value *v = n->out[i];
+
+        if (v->n_user)
+            tn_graph_fail(g, TN_ERR, "node %u %s (role %s, unit %s) cannot be removed: node %u %s uses its output", n->id, n->op->name,
+                          n->role, n->unit, v->user[0]->id, v->user[0]->op->name);
+        else if (is_kept(g, v))
+            tn_graph_fail(g, TN_ERR, "node %u %s (role %s, unit %s) cannot be removed: %%%u is %s", n->id, n->op->name, n->role, n->unit,
+                          v->id, is_kept(g, v));
+    }
+    if (g->status)
+        return;
     n->removed = 1;
     *(n->prev ? &n->prev->next : &g->first[n->phase]) = n->next;
     *(n->next ? &n->next->prev : &g->last[n->phase]) = n->prev;

@@ -4,6 +4,10 @@
 #include "base/status.h"
 #include "graph/graph.h"
 
+/* The graph that is being worked on, for calls that got nothing to find it by; NULL: none. */
+extern _Thread_local struct tn_graph *graph_current;
+
+int graph_same_shape(const struct tn_value *a, const struct tn_value *b);
 void *graph_grow(void *p, size_t bytes);         /* realloc that exits with a sentence */
 struct tn_node *graph_add_node(struct tn_graph *g, const char *name, struct tn_value *const *in, uint32_t n_in,
                                const struct tn_attr *attr, uint32_t n_attr);

@@ -5,15 +5,17 @@
  * or, while nobody needs the sum, P. So no operation "identity forward, all-reduce backward" is needed. */
 #include "graph/opkit.h"
 
-static void like_all(struct tn_node *n)
-{
-    for (uint32_t i = 0; i < n->n_in; i++)
-        op_like(n, i);
-}
-
 static int own_axis(const struct tn_node *n)
 {
     return tn_axis_find(tn_node_text(n, "axis"));
+}
+
+static void like_all(struct tn_node *n)
+{
+    if (own_axis(n) < 0)
+        tn_graph_fail(n->graph, TN_ERR, "%s (role %s, unit %s): \"%s\" is no axis", n->op->name, n->role, n->unit, tn_node_text(n, "axis"));
+    for (uint32_t i = 0; i < n->n_in; i++)
+        op_like(n, i);
 }
 
 /* A flat chunk is cut last: while it is there on an inner axis, an outer one cannot change between whole and
@@ -97,7 +99,7 @@ const struct tn_op tn_ops_collective[] = {
     CONVERSION("slice"),
     CONVERSION("once"),
     CONVERSION("move"),
-    {.name = "ring", .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = ring_layout,
+    {.name = "ring", .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = 1, .shape = like_all, .layout = ring_layout,
      .grad = ring_grad, .flops = no_flops},
 };
 const uint32_t tn_n_ops_collective = OP_COUNT(tn_ops_collective);

@@ -696,23 +696,22 @@ static void read_lines(struct reader *r)
 {
     while (*r->at && !r->failed) {
         r->line = r->at;
-        r->number++;
         if (!at_end_of_line(r) && *r->at != '#') {
             read_line(r);
             if (!r->failed && !at_end_of_line(r))
                 fail(r, "the line should end here");
         }
         r->at += strcspn(r->at, "\n");
+        r->number += *r->at == '\n';
         r->at += *r->at == '\n';
     }
-    r->line = r->at;
     if (!r->g)
-        fail(r, "a graph begins with the line \"mesh\"");
+        fail_at(r, r->line, "a graph begins with the line \"mesh\"");
 }
 
 struct tn_graph *tn_graph_read(const char *text)
 {
-    struct reader r = {.at = text, .line = text, .arena = tn_arena_new(), .room = strlen(text) + (1u << 16)};
+    struct reader r = {.at = text, .line = text, .number = 1, .arena = tn_arena_new(), .room = strlen(text) + (1u << 16)};
 
     r.value = graph_grow(NULL, r.room * sizeof *r.value);
     memset(r.value, 0, r.room * sizeof *r.value);

@@ -6,6 +6,7 @@
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
 #include <check.h>
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include "base/status.h"
