@@ -216,7 +216,7 @@ static void api_set_layout(struct tn_value *v, const char *axis, tn_layout l)
         tn_graph_fail(v->graph, TN_ERR, "layout of %%%u %s on axis %s: it has no dim %s that could be cut", v->id, v->name, axis, info->dim);
         return;
     }
-    if (v->producer || a < 0 || !l || l >= v->graph->n_layout) {
+    if (v->producer || a < 0 || !info->kind) {
         tn_graph_fail(v->graph, TN_ERR, "layout of %%%u %s on axis %s: only sources can be given one, and it must exist", v->id, v->name, axis);
         return;
     }

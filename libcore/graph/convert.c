@@ -81,7 +81,7 @@ struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout t
     if (f->kind == TN_LAYOUT_STAGE && to == TN_R)
         return tn_convert(graph_convert(v, axis, TN_P), axis, TN_R);
     op = collective(f, t);
-    if (!op || !to || (t->kind == TN_LAYOUT_SHARD && tn_value_find_dim(v, t->dim) < 0)) {
+    if (!op || (t->kind == TN_LAYOUT_SHARD && tn_value_find_dim(v, t->dim) < 0)) {
         tn_graph_fail(g, TN_ERR_LAYOUT, "no collective takes %%%u %s from %s to %s on axis %s", v->id, v->name,
                       tn_layout_text(g, from), tn_layout_text(g, to), axis);
         return NULL;

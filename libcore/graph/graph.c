@@ -209,7 +209,13 @@ void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v)
         tn_graph_fail(g, TN_ERR, "more than %u outputs", g->n_output);
         return;
     }
-    g->output[g->n_output++] = (struct tn_output_entry){tn_graph_name(g, name), v};
+    g->output[g->n_output++] = (struct tn_output_entry){tn_graph_name(g, name), v, 0};
+}
+
+void tn_graph_output_whole(struct tn_graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_output; i++)
+        g->output[i].whole |= !strcmp(g->output[i].name, name);
 }
 
 struct tn_value *tn_graph_find_output(const struct tn_graph *g, const char *name)
@@ -397,6 +403,8 @@ static const char *arguments_problem(const struct tn_graph *g, const struct tn_o
             return "an input is nothing (NULL)";
         if (in[i]->graph != g)
             return "an input is of another graph";
+        if (i < sizeof op->least && in[i]->rank < op->least[i])
+            return "an input has too few dims";
     }
     return NULL;
 }

@@ -110,6 +110,7 @@ struct tn_task_entry {
 struct tn_output_entry {
     const char *name;
     struct tn_value *value;
+    uint32_t whole;                              /* must be replicated: the verifier looks */
 };
 
 struct tn_graph {
@@ -161,6 +162,7 @@ struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t d
 struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size);
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like);
 void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v);   /* sets or replaces */
+void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from now on it must be replicated */
 struct tn_value *tn_graph_find_output(const struct tn_graph *g, const char *name);
 struct tn_value *tn_graph_find_input(const struct tn_graph *g, const char *name);
 uint32_t tn_graph_symbol(struct tn_graph *g, const char *name);

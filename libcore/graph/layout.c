@@ -14,7 +14,7 @@ void graph_layouts_init(struct tn_graph *g)
     g->layout_room = 32;
     g->layout_info = graph_grow(NULL, g->layout_room * sizeof *g->layout_info);
     for (g->n_layout = 0; g->n_layout < TN_LAYOUT_FIRST; g->n_layout++)
-        g->layout_info[g->n_layout] = (struct tn_layout_info){.kind = g->n_layout};
+        g->layout_info[g->n_layout] = (struct tn_layout_info){.kind = g->n_layout < TN_LAYOUT_SHARD ? g->n_layout : 0};
 }
 
 static tn_layout intern(struct tn_graph *g, struct tn_layout_info x)
@@ -280,10 +280,21 @@ int graph_verify_node(struct tn_node *n)
     return axis < 0;
 }
 
+/* Nothing in the graph takes an output, so what it must be is said apart. */
+static void verify_output(struct tn_graph *g, const struct tn_output_entry *o)
+{
+    for (int a = 0; a < TN_AXES && o->whole; a++)
+        if (o->value->layout[a] != TN_R)
+            tn_graph_fail(g, TN_ERR_LAYOUT, "output %s, %%%u %s, must be whole, on axis %s it is %s", o->name, o->value->id,
+                          o->value->name, tn_axis_name[a], tn_layout_text(g, o->value->layout[a]));
+}
+
 tn_status tn_graph_verify(struct tn_graph *g)
 {
     for (struct tn_node *n = tn_graph_first(g); n && !g->status; n = tn_node_next(n))
         graph_verify_node(n);
+    for (uint32_t i = 0; i < g->n_output; i++)
+        verify_output(g, &g->output[i]);
     return tn_graph_status(g);
 }
 

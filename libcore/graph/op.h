@@ -20,6 +20,7 @@ struct tn_op {
     const char *name;
     uint32_t flags;
     uint32_t n_in_min, n_in_max;
+    uint8_t least[5];                            /* dims that the first inputs have at least */
     uint32_t unread;                             /* bit i: the data of input i is not read, only its shape */
     void (*shape)(struct tn_node *n);            /* makes the outputs with tn_node_output */
     /* Layouts of the outputs on one axis, or NULL and why in a sentence's part. */

@@ -103,10 +103,10 @@ static double attention_flops(const struct tn_node *n, const struct tn_mesh *m)
 }
 
 const struct tn_op tn_ops_attention[] = {
-    {.name = "attention", .flags = TN_OP_RANDOM, .n_in_min = 5, .n_in_max = 5, .shape = attention_shape,
+    {.name = "attention", .flags = TN_OP_RANDOM, .n_in_min = 5, .n_in_max = 5, .least = {4, 4, 4, 1, 1}, .shape = attention_shape,
      .layout = attention_layout, .grad = attention_grad, .decompose = attention_decompose, .flops = attention_flops,
      .back = (const char *const[]){"attn_bwd", NULL}},
-    {.name = "attn_bwd", .flags = TN_OP_RANDOM, .n_in_min = 8, .n_in_max = 8, .shape = attn_bwd_shape,
+    {.name = "attn_bwd", .flags = TN_OP_RANDOM, .n_in_min = 8, .n_in_max = 8, .least = {4, 4, 4, 1, 1}, .shape = attn_bwd_shape,
      .layout = attention_layout, .flops = attention_flops},
 };
 const uint32_t tn_n_ops_attention = OP_COUNT(tn_ops_attention);

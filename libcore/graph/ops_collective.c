@@ -36,6 +36,8 @@ static const char *collective_layout(const struct tn_node *n, int axis, tn_layou
 {
     tn_layout from = (tn_layout)tn_node_int(n, "from", 0), to = (tn_layout)tn_node_int(n, "to", 0);
 
+    if (!tn_layout_get(n->graph, from)->kind || !tn_layout_get(n->graph, to)->kind)
+        return "from and to must be layouts";
     for (uint32_t i = 0; i < n->n_in; i++) {
         const struct tn_value *v = n->in[i];
         const char *why = axis == own_axis(n) ? NULL : flat_problem(n, v, axis);

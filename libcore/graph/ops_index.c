@@ -160,8 +160,10 @@ static void stack_shape(struct tn_node *n)
         if (d < x->rank)
             dim[k] = x->dim[d], size[k++] = x->size[d];
     }
-    if (op_sizes_agree(n))
-        tn_node_output(n, k, dim, size, x->dtype);
+    for (uint32_t i = 1; i < n->n_in; i++)
+        if (!graph_same_shape(x, n->in[i]))
+            tn_graph_fail(n->graph, TN_ERR_SHAPE, "stack (role %s, unit %s): %%%u and %%%u differ in shape", n->role, n->unit, x->id, n->in[i]->id);
+    tn_node_output(n, k, dim, size, x->dtype);
 }
 
 static const char *stack_layout(const struct tn_node *n, int axis, tn_layout *out)
@@ -216,10 +218,10 @@ static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
 }
 
 const struct tn_op tn_ops_index[] = {
-    {.name = "embed", .n_in_min = 2, .n_in_max = 2, .shape = embed_shape, .layout = embed_layout, .grad = embed_grad, .flops = no_flops},
-    {.name = "embed_bwd", .n_in_min = 3, .n_in_max = 3, .unread = 4, .shape = shape_like2, .layout = embed_bwd_layout},
-    {.name = "pick", .n_in_min = 2, .n_in_max = 2, .shape = pick_shape, .layout = pick_layout, .grad = pick_grad, .flops = no_flops},
-    {.name = "pick_bwd", .n_in_min = 3, .n_in_max = 3, .unread = 4, .shape = shape_like2, .layout = pick_bwd_layout},
+    {.name = "embed", .n_in_min = 2, .n_in_max = 2, .least = {1}, .shape = embed_shape, .layout = embed_layout, .grad = embed_grad, .flops = no_flops},
+    {.name = "embed_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = shape_like2, .layout = embed_bwd_layout},
+    {.name = "pick", .n_in_min = 2, .n_in_max = 2, .least = {1}, .shape = pick_shape, .layout = pick_layout, .grad = pick_grad, .flops = no_flops},
+    {.name = "pick_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = shape_like2, .layout = pick_bwd_layout},
     {.name = "split", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = split_shape, .layout = split_layout,
      .grad = split_grad, .flops = no_flops},
     {.name = "stack", .flags = TN_OP_STACK, .n_in_min = 1, .n_in_max = TN_MAX_IN, .shape = stack_shape, .layout = stack_layout,

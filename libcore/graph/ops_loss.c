@@ -146,12 +146,12 @@ static void lse_open_decompose(struct tn_node *n, struct tn_value **out)
 }
 
 const struct tn_op tn_ops_loss[] = {
-    {.name = "ce", .n_in_min = 2, .n_in_max = 2, .shape = ce_shape, .layout = ce_layout, .grad = ce_grad, .decompose = ce_decompose,
+    {.name = "ce", .n_in_min = 2, .n_in_max = 2, .least = {1}, .shape = ce_shape, .layout = ce_layout, .grad = ce_grad, .decompose = ce_decompose,
      .back = (const char *const[]){"ce_bwd", NULL}},
-    {.name = "ce_bwd", .n_in_min = 3, .n_in_max = 3, .shape = ce_bwd_shape, .layout = ce_layout},
-    {.name = "head", .n_in_min = 3, .n_in_max = 3, .shape = head_shape, .layout = head_layout, .grad = head_grad,
+    {.name = "ce_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 1}, .shape = ce_bwd_shape, .layout = ce_layout},
+    {.name = "head", .n_in_min = 3, .n_in_max = 3, .least = {1, 1}, .shape = head_shape, .layout = head_layout, .grad = head_grad,
      .decompose = head_decompose, .flops = head_flops, .back = (const char *const[]){"head_bwd", NULL}},
-    {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
+    {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .least = {1, 1}, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
     {.name = "as_max", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = as_max_layout},
     {.name = "lse_open", .n_in_min = 2, .n_in_max = 2, .shape = op_shape_like0, .layout = lse_open_layout,
      .grad = lse_open_grad, .decompose = lse_open_decompose, .back = (const char *const[]){"lse_open_bwd", NULL}},

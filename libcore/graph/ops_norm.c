@@ -84,10 +84,10 @@ static double norm_flops(const struct tn_node *n, const struct tn_mesh *m)
 }
 
 const struct tn_op tn_ops_norm[] = {
-    {.name = "layernorm", .n_in_min = 2, .n_in_max = 3, .shape = layernorm_shape, .layout = layernorm_layout,
+    {.name = "layernorm", .n_in_min = 2, .n_in_max = 3, .least = {1}, .shape = layernorm_shape, .layout = layernorm_layout,
      .grad = layernorm_grad, .decompose = layernorm_decompose, .flops = norm_flops,
      .back = (const char *const[]){"ln_dx", "ln_dw", NULL}},
-    {.name = "ln_dx", .n_in_min = 5, .n_in_max = 5, .shape = ln_dx_shape, .layout = whole_rows, .flops = norm_flops},
-    {.name = "ln_dw", .n_in_min = 4, .n_in_max = 4, .shape = ln_dw_shape, .layout = whole_rows, .flops = norm_flops},
+    {.name = "ln_dx", .n_in_min = 5, .n_in_max = 5, .least = {1, 1}, .shape = ln_dx_shape, .layout = whole_rows, .flops = norm_flops},
+    {.name = "ln_dw", .n_in_min = 4, .n_in_max = 4, .least = {1, 1}, .shape = ln_dw_shape, .layout = whole_rows, .flops = norm_flops},
 };
 const uint32_t tn_n_ops_norm = OP_COUNT(tn_ops_norm);

@@ -315,7 +315,7 @@ static void put_results(const struct writer *w)
         put_word(w, g->output[i].name);
         fputs(" = ", w->out);
         put_number(w, g->output[i].value);
-        fputc('\n', w->out);
+        fputs(g->output[i].whole ? " whole\n" : "\n", w->out);
     }
     for (struct tn_value *v = g->params; v; v = v->next)
         if (v->param->grad) {

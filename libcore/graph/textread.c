@@ -636,6 +636,11 @@ static void read_output(struct reader *r)
         fail(r, "output %.40s is given twice", name);
     else if (v)
         tn_graph_output(r->g, name, v);
+    if (accept(r, "whole"))
+        tn_graph_output_whole(r->g, name);
+    for (int a = 0; a < TN_AXES && !r->failed && r->g->n_output; a++)
+        if (r->g->output[r->g->n_output - 1].whole && v->layout[a] != TN_R)
+            fail_at(r, r->line, "output %.40s is not whole on axis %s", name, tn_axis_name[a]);
     graph_failed(r, r->line);
 }
 

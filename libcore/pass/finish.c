@@ -169,10 +169,12 @@ tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
     norm = sum_of_squares(g);
     norm = norm ? tn_expr(g, "sqrt(a)", TN_IN(norm)) : NULL;
     tn_graph_output(g, "gnorm", norm);
+    tn_graph_output_whole(g, "gnorm");
     if (f->clip > 0)
         clip = tn_add(g, "expr", TN_IN(norm), TN_WITH(TN_TEXT("f", "min(1, clip/(a + 1e-6))"), {"clip", TN_ATTR_FLOAT, 1, {.f = f->clip}}));
     tn_set_role(g, "loss");
     tn_graph_output(g, "loss", whole(tn_graph_find_output(g, "loss")));
+    tn_graph_output_whole(g, "loss");
     tn_set_role(g, "update");
     for (struct tn_value *p = g->params; p && !g->status; p = p->next)
         update(g, p->param, f, clip);
