@@ -150,6 +150,7 @@ static struct tn_value *make_seed(struct tn_graph *g, struct tn_value *count)
     for (int a = 0; a < TN_AXES && !g->status; a++)
         if (graph_layout_on(count, tn_axis_name[a]) != TN_R && tn_layout_get(g, count->layout[a])->kind != TN_LAYOUT_STAGE)
             count = graph_convert(count, tn_axis_name[a], TN_R);
+    tn_graph_output(g, "count", count);
     return tn_expr(g, "select(a, 1/a, 0)", TN_IN(count));
 }
 
@@ -269,12 +270,47 @@ static int claimed(const struct tn_op *op, int (*claims)(void *ctx, const char *
     return claims(ctx, op->name);
 }
 
+/* The axis on which some output is a value per rank, NULL if there is none. */
+static const char *per_rank(const struct tn_node *n)
+{
+    tn_graph_settle(n->graph);
+    for (uint32_t o = 0; o < n->n_out; o++)
+        for (int a = 0; a < TN_AXES; a++)
+            if (n->out[o]->layout[a] == TN_V)
+                return tn_axis_name[a];
+    return NULL;
+}
+
+/* Conversions on axis whose input is already what they would make it. */
+static void drop_idle(struct tn_graph *g, const char *axis)
+{
+    for (struct tn_node *n = tn_graph_first(g), *next; n && !g->status; n = next) {
+        next = tn_node_next(n);
+        if (n->op->flags & TN_OP_COLLECTIVE && n->n_in == 1 && !strcmp(tn_node_text(n, "axis"), axis)
+            && tn_node_int(n, "to", 0) == (int64_t)graph_layout_on(n->in[0], axis)) {
+            graph_replace(n->out[0], n->in[0]);
+            graph_remove(n);
+        }
+    }
+}
+
+/* A value per rank (the log-sum-exp of a part of the vocabulary) has no base operations. Its sums are closed where they
+ * arise instead, and what would have made it whole has nothing left to do. */
+static void lower(struct tn_node *n)
+{
+    const char *axis = per_rank(n);
+
+    graph_decompose(n, axis);
+    if (axis)
+        drop_idle(n->graph, axis);
+}
+
 tn_status tn_graph_lower(struct tn_graph *g, int (*claims)(void *ctx, const char *op), void *ctx)
 {
     for (struct tn_node *n = tn_graph_first(g), *next; n && !g->status; n = next) {
         next = tn_node_next(n);
         if (n->op->decompose && !claimed(n->op, claims, ctx))
-            graph_decompose(n, NULL);
+            lower(n);
     }
     return tn_graph_status(g);
 }

@@ -160,6 +160,19 @@ static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finis
     assign(g, p->value, convert_all(first, p->value->layout));
 }
 
+tn_status tn_graph_close_outputs(struct tn_graph *g)
+{
+    tn_at_end(g, TN_FORWARD, "outputs");
+    for (uint32_t i = 0; i < g->n_output; i++) {
+        const char *name = g->output[i].name;
+
+        tn_set_role(g, name);
+        tn_graph_output(g, name, whole(g->output[i].value));
+        tn_graph_output_whole(g, name);
+    }
+    return tn_graph_status(g);
+}
+
 tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
 {
     struct tn_value *norm, *clip = NULL;

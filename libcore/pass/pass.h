@@ -25,6 +25,9 @@ struct tn_finish {
 /* Adds norm (output "gnorm"), clipping and updates; output "loss" becomes whole. */
 tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f);
 
+/* For a graph without a backward: every output becomes whole. */
+tn_status tn_graph_close_outputs(struct tn_graph *g);
+
 /* A strategy, as found for an axis, or an extra pass (axis ""). */
 struct tn_pass_entry {
     const char *name, *axis;

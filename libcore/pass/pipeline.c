@@ -61,11 +61,12 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
         s = run_one(p, g, &p->pass[i], "forward", p->pass[i].pass->forward);
     if (!s && p->claims && !(s = tn_graph_lower(g, p->claims, p->claims_ctx)))
         s = done(p, g, "lower");
-    if (s || !p->finish) {
-        if (!s)
-            tn_graph_sweep(g);
-        return s ? s : tn_graph_status(g);
+    if (!s && !p->finish && !(s = tn_graph_close_outputs(g))) {
+        tn_graph_sweep(g);
+        s = done(p, g, "outputs");
     }
+    if (s || !p->finish)
+        return s;
     s = tn_graph_autodiff(g);
     if (!s)
         s = done(p, g, "autodiff");
