@@ -8,17 +8,18 @@
  *     %3 f32[batch=4 seq=32 embed=64] = all_reduce(%2) role=tok_embed axis=tp from=P to=R
  *   output loss = %3
  *
- * Values are numbered in the order in which they appear, so equal graphs give equal text, and a change of a graph is a
- * change of few lines. Layouts that are R, roles that are empty and defaults are left out. What is not made of
- * letters, digits, and . _ / + - stands in quotes. textread.c reads it back; docs/graph.md explains it. */
+ * Values are numbered in the order in which they appear, so equal graphs give equal text, and a change of a
+ * graph is a change of few lines. Layouts that are R, roles that are empty and defaults are left out. What is
+ * not made of letters, digits, and . _ / + - stands in quotes. textread.c reads it back; docs/graph.md
+ * explains it. */
 #include "graph/internal.h"
 #include "graph/op.h"
 #include "graph/text.h"
 #include <math.h>
 #include <stdlib.h>
 
-const char *const text_dtype[8] = {
-    [TN_F32] = "f32", [TN_BF16] = "bf16", [TN_F16] = "f16", [TN_I32] = "i32", [TN_F64] = "f64", [TN_I64] = "i64", [TN_U8] = "u8"};
+const char *const text_dtype[8] = {[TN_F32] = "f32", [TN_BF16] = "bf16", [TN_F16] = "f16", [TN_I32] = "i32",
+                                   [TN_F64] = "f64", [TN_I64] = "i64",   [TN_U8] = "u8"};
 const char *const text_phase[TN_PHASES] = {
     [TN_PROLOGUE] = "prologue", [TN_FORWARD] = "forward", [TN_BACKWARD] = "backward", [TN_AFTER] = "after"};
 
@@ -32,7 +33,8 @@ struct writer {
 
 int text_is_word_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("._/+-", c));
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c && strchr("._/+-", c));
 }
 
 /* Would the reader take it for a number? */
@@ -40,7 +42,8 @@ int text_is_number(const char *word)
 {
     size_t sign = *word == '-' || *word == '+';
 
-    return (word[sign] >= '0' && word[sign] <= '9') || word[sign] == '.' || !strcmp(word + sign, "inf") || !strcmp(word, "nan");
+    return (word[sign] >= '0' && word[sign] <= '9') || word[sign] == '.' || !strcmp(word + sign, "inf") ||
+           !strcmp(word, "nan");
 }
 
 static void put_word(const struct writer *w, const char *text)
@@ -160,7 +163,10 @@ static void put_param(struct writer *w, const struct tn_value *v)
     fputs(" file=[", w->out);
     for (uint32_t d = 0; d < p->spec.file_rank; d++)
         fprintf(w->out, "%s%lld", d ? " " : "", (long long)p->spec.file_shape[d]);
-    fputs(p->spec.init == TN_INIT_ZERO ? "] init=zero" : p->spec.init == TN_INIT_ONE ? "] init=one" : "] init=normal(", w->out);
+    fputs(p->spec.init == TN_INIT_ZERO  ? "] init=zero"
+          : p->spec.init == TN_INIT_ONE ? "] init=one"
+                                        : "] init=normal(",
+          w->out);
     if (p->spec.init == TN_INIT_NORMAL) {
         put_float(w, p->spec.std);
         fputc(')', w->out);
@@ -326,7 +332,8 @@ static void put_results(const struct writer *w)
             fputc('\n', w->out);
         }
     for (uint32_t i = 0; i < g->n_task; i++)
-        fprintf(w->out, "task rank=%u %s micro=%u stage=%u\n", g->task[i].rank, text_phase[g->task[i].phase], g->task[i].micro, g->task[i].stage);
+        fprintf(w->out, "task rank=%u %s micro=%u stage=%u\n", g->task[i].rank, text_phase[g->task[i].phase],
+                g->task[i].micro, g->task[i].stage);
 }
 
 static void put_head(const struct writer *w)

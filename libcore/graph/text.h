@@ -10,5 +10,6 @@ int text_is_word_char(char c);                   /* may stand without quotes */
 int text_is_number(const char *word);
 /* Is this attribute of the operation a layout? */
 int text_attr_is_layout(const struct tn_op *op, const char *key);
-const char *text_of_type(struct tn_graph *g, struct tn_arena *arena, const struct tn_value *v);   /* f32[seq=32] {tp:P} */
+const char *text_of_type(struct tn_graph *g, struct tn_arena *arena,
+                         const struct tn_value *v); /* f32[seq=32] {tp:P} */
 #endif

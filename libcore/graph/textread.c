@@ -1,9 +1,9 @@
 /* textread.c - a graph from its text (text.c), checked on the way.
  *
- * A line makes its source or node by the same functions that models and passes use; then what the line states of
- * shapes and layouts is compared with what follows from the operation. So a text that reads is a graph that
- * verifies, and a text changed by hand is caught at the line where it stops fitting. Reading ends at the first
- * error, which names line and column. Lines that are empty or begin with # are passed over. */
+ * A line makes its source or node by the same functions that models and passes use; then what the line states
+ * of shapes and layouts is compared with what follows from the operation. So a text that reads is a graph
+ * that verifies, and a text changed by hand is caught at the line where it stops fitting. Reading ends at the
+ * first error, which names line and column. Lines that are empty or begin with # are passed over. */
 #include "graph/internal.h"
 #include "graph/text.h"
 #include <errno.h>
@@ -35,7 +35,8 @@ static void fail_at(struct reader *r, const char *at, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(why, sizeof why, fmt, ap);
     va_end(ap);
-    tn_error(TN_ERR_INPUT, "graph text, line %u, column %u: %s", r->number, (uint32_t)(at - r->line) + 1, why);
+    tn_error(TN_ERR_INPUT, "graph text, line %u, column %u: %s", r->number, (uint32_t)(at - r->line) + 1,
+             why);
 }
 #define fail(r, ...) fail_at(r, (r)->at, __VA_ARGS__)
 
@@ -67,7 +68,8 @@ static int accept(struct reader *r, const char *text)
     size_t n = strlen(text);
 
     skip_space(r);
-    if (r->failed || strncmp(r->at, text, n) || (text_is_word_char(text[n - 1]) && text_is_word_char(r->at[n])))
+    if (r->failed || strncmp(r->at, text, n) ||
+        (text_is_word_char(text[n - 1]) && text_is_word_char(r->at[n])))
         return 0;
     r->at += n;
     return 1;
@@ -98,12 +100,14 @@ static const char *quoted(struct reader *r)
 
         if (c == '\\' && (*r->at == '"' || *r->at == '\\'))
             c = *r->at++;
-        else if (c == '\\' && *r->at == 'x' && hex(r->at[1]) >= 0 && hex(r->at[2]) >= 0 && (r->at[1] != '0' || r->at[2] != '0')) {
+        else if (c == '\\' && *r->at == 'x' && hex(r->at[1]) >= 0 && hex(r->at[2]) >= 0 &&
+                 (r->at[1] != '0' || r->at[2] != '0')) {
             c = (char)(16 * hex(r->at[1]) + hex(r->at[2]));
             r->at += 3;
         } else if (c == '\\' || c == '\n' || !c) {
             r->at = start;
-            fail(r, c == '\\' ? "a quoted text knows \\\", \\\\ and \\xHH only" : "the quoted text does not end in this line");
+            fail(r, c == '\\' ? "a quoted text knows \\\", \\\\ and \\xHH only"
+                              : "the quoted text does not end in this line");
             return "";
         }
         out[n++] = c;
@@ -519,11 +523,13 @@ static void compare(struct reader *r, const struct stated *s, uint32_t n, const 
         struct tn_value *v = node->out[o];
 
         if (!same_type(&s[o], v))
-            fail_at(r, s[o].at, "%s gives a value of another shape here: %s", node->op->name, text_of_type(r->g, r->arena, v));
+            fail_at(r, s[o].at, "%s gives a value of another shape here: %s", node->op->name,
+                    text_of_type(r->g, r->arena, v));
         for (int a = 0; a < TN_AXES; a++)
             if (v->layout[a] != s[o].layout[a])
                 fail_at(r, s[o].at, "%s gives layout %s on axis %s here, the line says %s", node->op->name,
-                        tn_layout_text(r->g, v->layout[a]), tn_axis_name[a], tn_layout_text(r->g, s[o].layout[a]));
+                        tn_layout_text(r->g, v->layout[a]), tn_axis_name[a],
+                        tn_layout_text(r->g, s[o].layout[a]));
         r->value[s[o].number] = v;
     }
 }
@@ -675,8 +681,9 @@ static void read_line(struct reader *r)
         const char *word;
         void (*read)(struct reader *r);
     } kind[] = {
-        {"symbols", read_symbols}, {"param", read_param},   {"input", read_input}, {"positions", read_positions},
-        {"state", read_state},     {"output", read_output}, {"grad", read_grad},   {"task", read_task},
+        {"symbols", read_symbols},     {"param", read_param}, {"input", read_input},
+        {"positions", read_positions}, {"state", read_state}, {"output", read_output},
+        {"grad", read_grad},           {"task", read_task},
     };
 
     if (!r->g) {
@@ -716,7 +723,8 @@ static void read_lines(struct reader *r)
 
 struct tn_graph *tn_graph_read(const char *text)
 {
-    struct reader r = {.at = text, .line = text, .number = 1, .arena = tn_arena_new(), .room = strlen(text) + (1u << 16)};
+    struct reader r = {
+        .at = text, .line = text, .number = 1, .arena = tn_arena_new(), .room = strlen(text) + (1u << 16)};
 
     r.value = graph_grow(NULL, r.room * sizeof *r.value);
     memset(r.value, 0, r.room * sizeof *r.value);

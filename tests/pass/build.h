@@ -1,8 +1,8 @@
 /* build.h - for tests: the GPT-2 graph in a layout that is given as words, "tp=2 sp=1 pp=2 dp=2 zero=3".
  *
- * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words are
- * options: sp, zero, zigzag, virtual; or of the model and the update: layers, micro, dropout, untied, clip. Passes run in the order of
- * their axes' words. */
+ * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words
+ * are options: sp, zero, zigzag, virtual; or of the model and the update: layers, micro, dropout, untied,
+ * clip. Passes run in the order of their axes' words. */
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
 #include <check.h>
@@ -31,7 +31,10 @@ static double word_value(const char *text, const char *key, double otherwise)
 
 static double word_option(void *ctx, const char *key)
 {
-    return word_value(ctx, key, !strcmp(key, "virtual") ? 1 : !strcmp(key, "micro_batches") ? word_value(ctx, "micro", 2) : 0);
+    return word_value(ctx, key,
+                      !strcmp(key, "virtual")         ? 1
+                      : !strcmp(key, "micro_batches") ? word_value(ctx, "micro", 2)
+                                                      : 0);
 }
 
 static struct tn_mesh mesh_of(const char *words)
@@ -50,8 +53,11 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         const struct tn_pass *pass;
         const char *name;
     } known[] = {
-        {"tp", &tp, "tp"}, {"cp", &cp, "cp"}, {"pp", &pp, "pp"},
-        {"dp", word_value(words, "zero", 0) > 0 ? &shard : &ddp, word_value(words, "zero", 0) > 0 ? "shard" : "ddp"},
+        {"tp", &tp, "tp"},
+        {"cp", &cp, "cp"},
+        {"pp", &pp, "pp"},
+        {"dp", word_value(words, "zero", 0) > 0 ? &shard : &ddp,
+         word_value(words, "zero", 0) > 0 ? "shard" : "ddp"},
     };
     uint32_t n = 0;
 
@@ -59,13 +65,16 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         at += *at == ' ';
         for (int i = 0; i < 4; i++)
             if (!strncmp(at, known[i].axis, 2) && at[2] == '=' && atoi(at + 3) > 1)
-                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis, known[i].pass, word_option, (void *)words};
+                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis, known[i].pass, word_option,
+                                                    (void *)words};
     }
     return n;
 }
 
-static const struct tn_option adamw_option[] = {
-    {"beta1", "0.9", "", 0, 1}, {"beta2", "0.95", "", 0, 1}, {"eps", "1e-8", "", 0, 1}, {"weight_decay", "0.1", "", 0, 1}};
+static const struct tn_option adamw_option[] = {{"beta1", "0.9", "", 0, 1},
+                                                {"beta2", "0.95", "", 0, 1},
+                                                {"eps", "1e-8", "", 0, 1},
+                                                {"weight_decay", "0.1", "", 0, 1}};
 static const double adamw_value[] = {0.9, 0.95, 1e-8, 0.1};
 static const struct tn_slot adamw_slots[] = {{"m", TN_F32, 0}, {"v", TN_F32, 0}, {NULL, 0, 0}};
 
@@ -82,23 +91,41 @@ static struct tn_graph *model_of(const char *words)
 {
     struct tn_mesh mesh = mesh_of(words);
     struct tn_graph *g = tn_graph_new(&mesh);
-    const struct tn_model_config c = {
-        .arch = "gpt2", .n_layer = (int64_t)word_value(words, "layers", 2), .n_head = 4, .n_embd = 16, .vocab_size = 65, .block_size = 16,
-        .n_inner = 64, .dropout = word_value(words, "dropout", 0), .norm_eps = 1e-5, .init_std = 0.02, .bias = 1,
-        .tie_embeddings = word_value(words, "untied", 0) == 0, .gelu = "erf"};
-    const struct tn_model_use use = {
-        .batch = 4, .seq = 16, .micro = (int64_t)word_value(words, "micro", 2), .train = 1, .loss = 1, .logits = 0};
+    const struct tn_model_config c = {.arch = "gpt2",
+                                      .n_layer = (int64_t)word_value(words, "layers", 2),
+                                      .n_head = 4,
+                                      .n_embd = 16,
+                                      .vocab_size = 65,
+                                      .block_size = 16,
+                                      .n_inner = 64,
+                                      .dropout = word_value(words, "dropout", 0),
+                                      .norm_eps = 1e-5,
+                                      .init_std = 0.02,
+                                      .bias = 1,
+                                      .tie_embeddings = word_value(words, "untied", 0) == 0,
+                                      .gelu = "erf"};
+    const struct tn_model_use use = {.batch = 4,
+                                     .seq = 16,
+                                     .micro = (int64_t)word_value(words, "micro", 2),
+                                     .train = 1,
+                                     .loss = 1,
+                                     .logits = 0};
 
     ck_assert_msg(tn_model_build(g, &c, &use) == TN_OK, "%s: %s", words, tn_error_text());
     return g;
 }
 
 /* All steps; after: NULL or called after each. The status is the pipeline's. */
-static tn_status run_steps(struct tn_graph *g, const char *words, void (*after)(void *ctx, const char *step, struct tn_graph *g), void *ctx)
+static tn_status run_steps(struct tn_graph *g, const char *words,
+                           void (*after)(void *ctx, const char *step, struct tn_graph *g), void *ctx)
 {
     struct tn_pass_entry entry[8];
     struct tn_finish finish = adamw_finish(words);
-    struct tn_pipeline p = {.pass = entry, .n_pass = passes_of(words, entry), .finish = &finish, .after = after, .after_ctx = ctx};
+    struct tn_pipeline p = {.pass = entry,
+                            .n_pass = passes_of(words, entry),
+                            .finish = &finish,
+                            .after = after,
+                            .after_ctx = ctx};
 
     return tn_pipeline_run(&p, g);
 }
@@ -118,7 +145,8 @@ static inline uint32_t count_nodes(struct tn_graph *g, const char *op, uint32_t 
     uint32_t n = 0;
 
     for (struct tn_node *i = tn_graph_first(g); i; i = tn_node_next(i))
-        n += (!op || !strcmp(i->op->name, op)) && (!phase || i->phase == phase) && (!unit || !strcmp(i->unit, unit));
+        n += (!op || !strcmp(i->op->name, op)) && (!phase || i->phase == phase) &&
+             (!unit || !strcmp(i->unit, unit));
     return n;
 }
 #endif

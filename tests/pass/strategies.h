@@ -1,7 +1,8 @@
-/* strategies.h - the strategies that the tests of the graph run: dp (plain, and sharded by ZeRO), tp with sp, cp, pp.
+/* strategies.h - the strategies that the tests of the graph run: dp (plain, and sharded by ZeRO), tp with sp,
+ * cp, pp.
  *
- * They are written against <tenon/pass.h> alone, as plugins are, and are here to show that the graph offers what a
- * strategy needs and that its verifier, autodiff and finish agree with every combination. */
+ * They are written against <tenon/pass.h> alone, as plugins are, and are here to show that the graph offers
+ * what a strategy needs and that its verifier, autodiff and finish agree with every combination. */
 #ifndef TESTS_PASS_STRATEGIES_H
 #define TESTS_PASS_STRATEGIES_H
 #include <tenon/pass.h>
@@ -115,7 +116,8 @@ static void shard_train(struct tn_graph *g, const char *axis)
         }
 }
 
-static const struct tn_pass shard = {.struct_size = sizeof shard, .forward = shard_forward, .train = shard_train};
+static const struct tn_pass shard = {
+    .struct_size = sizeof shard, .forward = shard_forward, .train = shard_train};
 
 /* --- tp, with sp */
 
@@ -176,7 +178,8 @@ static tn_layout part_of_seq(struct tn_graph *g, int64_t rot)
 }
 
 /* The same attention, or its backward, of other inputs, marked as a part of a ring. */
-static struct tn_node *ring_part(struct tn_graph *g, const struct tn_node *n, struct tn_value *const *in, uint32_t n_in, const char *axis)
+static struct tn_node *ring_part(struct tn_graph *g, const struct tn_node *n, struct tn_value *const *in,
+                                 uint32_t n_in, const char *axis)
 {
     static const char *const kept[] = {"scale", "dropout", "key", "block"};
     struct tn_attr attr[5] = {TN_TEXT("ring", axis)};
@@ -205,7 +208,8 @@ static void cp_forward(struct tn_graph *g, const char *axis)
         }
 }
 
-/* Parts are merged by their log-sum-exp. The first one is that of the own keys, of which every query sees one. */
+/* Parts are merged by their log-sum-exp. The first one is that of the own keys, of which every query sees
+ * one. */
 static void ring_forward(struct tn_graph *g, struct tn_node *n, const char *axis, struct tn_value **out)
 {
     struct tn_value *in[5], *o, *l, *sum;
@@ -221,8 +225,10 @@ static void ring_forward(struct tn_graph *g, struct tn_node *n, const char *axis
         for (int i = 0; i < 3; i++)
             in[travels[i]] = tn_convert(in[travels[i]], axis, part_of_seq(g, step));
         part = ring_part(g, n, in, 5, axis);
-        sum = tn_expr(g, "max(a, b) + log(exp(a - max(a, b)) + exp(b - max(a, b)))", TN_IN(l, tn_output(part, 1)));
-        o = tn_expr(g, "a*exp(b - e) + c*exp(d - e)", TN_IN(o, l, tn_output(part, 0), tn_output(part, 1), sum));
+        sum = tn_expr(g, "max(a, b) + log(exp(a - max(a, b)) + exp(b - max(a, b)))",
+                      TN_IN(l, tn_output(part, 1)));
+        o = tn_expr(g, "a*exp(b - e) + c*exp(d - e)",
+                    TN_IN(o, l, tn_output(part, 0), tn_output(part, 1), sum));
         l = sum;
     }
     out[0] = o, out[1] = l;
@@ -285,7 +291,8 @@ static uint32_t pp_stages(struct tn_graph *g, const char *axis)
     return (uint32_t)tn_axis_size(g, axis) * (uint32_t)tn_option(g, "virtual");
 }
 
-/* The first L mod N stages get one block more; what is before the blocks goes to the first, after to the last. */
+/* The first L mod N stages get one block more; what is before the blocks goes to the first, after to the
+ * last. */
 static uint32_t pp_stage_of(const struct tn_node *n, uint32_t count)
 {
     uint32_t blocks, i = tn_unit_index(n, &blocks), each = blocks / count, more = blocks % count;

@@ -1,5 +1,5 @@
-/* test_autodiff.c - the backward as graph: adjoints of conversions, where partial sums are closed and where they are kept,
- * what is accumulated, what is dead. */
+/* test_autodiff.c - the backward as graph: adjoints of conversions, where partial sums are closed and where
+ * they are kept, what is accumulated, what is dead. */
 #include "../pass/build.h"
 
 static struct tn_graph *g;
@@ -9,7 +9,8 @@ static struct tn_value *x, *w;
 static void begin(int64_t d, int64_t t)
 {
     static const char *const rows[] = {"batch", "embed"}, *const out[] = {"mlp", "embed"};
-    struct tn_param_spec spec = {.dim = out, .size = (const int64_t[]){8, 6}, .rank = 2, .file_rank = 2, .file_shape = {8, 6}};
+    struct tn_param_spec spec = {
+        .dim = out, .size = (const int64_t[]){8, 6}, .rank = 2, .file_rank = 2, .file_shape = {8, 6}};
     struct tn_mesh m = tn_mesh_single();
     struct tn_value *count;
 
@@ -69,9 +70,12 @@ END_TEST
 START_TEST(a_parameter_out_of_use)
 {
     begin(1, 1);
-    tn_graph_output(g, "loss", tn_add(g, "sum", TN_IN(tn_expr(g, "a*2", TN_IN(x))), TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
+    tn_graph_output(g, "loss",
+                    tn_add(g, "sum", TN_IN(tn_expr(g, "a*2", TN_IN(x))),
+                           TN_WITH({"out", TN_ATTR_NAMES, 0, {.names = NULL}})));
     ck_assert_int_ne(tn_graph_autodiff(g), TN_OK);
-    ck_assert_ptr_nonnull(strstr(tn_error_text(), "parameter w has no gradient: the loss does not depend on it"));
+    ck_assert_ptr_nonnull(
+        strstr(tn_error_text(), "parameter w has no gradient: the loss does not depend on it"));
     tn_graph_free(g);
 }
 END_TEST
@@ -95,7 +99,8 @@ START_TEST(contributions_add_up)
     y = product();
     end(tn_expr(g, "a + b", TN_IN(tn_expr(g, "a*2", TN_IN(y)), tn_expr(g, "exp(a)", TN_IN(y)))));
     ck_assert_uint_eq(backward("einsum"), 1);
-    ck_assert_str_eq(tn_op(tn_producer(tn_input(tn_producer(tn_input(tn_producer(tn_grad(w)), 0)), 0))), "expr");
+    ck_assert_str_eq(tn_op(tn_producer(tn_input(tn_producer(tn_input(tn_producer(tn_grad(w)), 0)), 0))),
+                     "expr");
     tn_graph_free(g);
 }
 END_TEST
@@ -112,7 +117,8 @@ START_TEST(a_parameter_keeps_its_partial_sum)
 }
 END_TEST
 
-/* What is made of parameters alone keeps it too, so a cast or scaled weight is reduced once per update, not here. */
+/* What is made of parameters alone keeps it too, so a cast or scaled weight is reduced once per update, not
+ * here. */
 START_TEST(so_does_what_is_made_of_it)
 {
     begin(2, 1);
@@ -132,8 +138,13 @@ START_TEST(an_activation_is_closed)
 
     begin(1, 2);
     tn_set_layout(w, "tp", tn_shard(g, "mlp"));
-    h = x = tn_expr(g, "exp(a*b)", TN_IN(x, tn_graph_param(g, "v", &(struct tn_param_spec){
-        .dim = (const char *const[]){"embed"}, .size = (const int64_t[]){6}, .rank = 1, .file_rank = 1, .file_shape = {6}})));
+    h = x = tn_expr(g, "exp(a*b)",
+                    TN_IN(x, tn_graph_param(g, "v",
+                                            &(struct tn_param_spec){.dim = (const char *const[]){"embed"},
+                                                                    .size = (const int64_t[]){6},
+                                                                    .rank = 1,
+                                                                    .file_rank = 1,
+                                                                    .file_shape = {6}})));
     end(tn_expr(g, "a*a", TN_IN(product())));
     ck_assert_uint_eq(backward("all_reduce"), 1);
     ck_assert_uint_eq(tn_layout_of(tn_grad(w), "tp"), tn_shard(g, "mlp"));
@@ -148,10 +159,17 @@ START_TEST(mixed_contributions)
 {
     begin(1, 2);
     tn_set_layout(w, "tp", tn_shard(g, "mlp"));
-    x = tn_expr(g, "a*b", TN_IN(x, tn_graph_param(g, "v", &(struct tn_param_spec){
-        .dim = (const char *const[]){"embed"}, .size = (const int64_t[]){6}, .rank = 1, .file_rank = 1, .file_shape = {6}})));
-    end(tn_expr(g, "a + b", TN_IN(tn_add(g, "sum", TN_IN(tn_convert(product(), "tp", TN_R)), TN_WITH(TN_NAMES("out", "batch"))),
-                                  tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a)", TN_IN(x))), TN_WITH(TN_NAMES("out", "batch"))))));
+    x = tn_expr(g, "a*b",
+                TN_IN(x, tn_graph_param(g, "v",
+                                        &(struct tn_param_spec){.dim = (const char *const[]){"embed"},
+                                                                .size = (const int64_t[]){6},
+                                                                .rank = 1,
+                                                                .file_rank = 1,
+                                                                .file_shape = {6}})));
+    end(tn_expr(
+        g, "a + b",
+        TN_IN(tn_add(g, "sum", TN_IN(tn_convert(product(), "tp", TN_R)), TN_WITH(TN_NAMES("out", "batch"))),
+              tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a)", TN_IN(x))), TN_WITH(TN_NAMES("out", "batch"))))));
     ck_assert_uint_eq(backward("all_reduce"), 1);
     ck_assert_uint_eq(tn_layout_of(tn_grad(g->last_param), "tp"), TN_R);
     tn_graph_free(g);
@@ -162,7 +180,7 @@ END_TEST
 static const struct {
     const char *from, *to, *forward, *adjoint, *absent;
 } adjoints[] = {
-    {"F", "R", "all_gather", "reduce_scatter", "all_reduce"},           /* its gradient is partial, and kept so */
+    {"F", "R", "all_gather", "reduce_scatter", "all_reduce"}, /* its gradient is partial, and kept so */
     {"S", "R", "all_gather", "reduce_scatter", "all_reduce"},
     {"R", "S", "slice", "all_gather", "reduce_scatter"},
 };
@@ -230,7 +248,8 @@ END_TEST
 /* Evaluation: no backward, and every rank knows loss and count. */
 START_TEST(without_a_backward)
 {
-    static const char *const words[] = {"tp=2 sp=1", "dp=2 zero=3", "cp=2 zigzag=1", "pp=2", "tp=2 cp=2 dp=2 pp=2"};
+    static const char *const words[] = {"tp=2 sp=1", "dp=2 zero=3", "cp=2 zigzag=1", "pp=2",
+                                        "tp=2 cp=2 dp=2 pp=2"};
     struct tn_graph *f = model_of(words[_i]);
     struct tn_pass_entry entry[8];
     struct tn_pipeline p = {.pass = entry, .n_pass = passes_of(words[_i], entry)};
@@ -245,11 +264,13 @@ START_TEST(without_a_backward)
 }
 END_TEST
 
-/* Kernels that know base operations only: fused ones give way, before autodiff where their gradients are not known. */
+/* Kernels that know base operations only: fused ones give way, before autodiff where their gradients are not
+ * known. */
 static int base_only(void *ctx, const char *op)
 {
     (void)ctx;
-    return !tn_is(op, "layernorm", "ln_dx", "ln_dw", "attention", "attn_bwd", "head", "head_bwd", "ce", "ce_bwd");
+    return !tn_is(op, "layernorm", "ln_dx", "ln_dw", "attention", "attn_bwd", "head", "head_bwd", "ce",
+                  "ce_bwd");
 }
 
 START_TEST(lowered_to_base_operations)
@@ -258,7 +279,8 @@ START_TEST(lowered_to_base_operations)
     struct tn_graph *f = model_of(words[_i]);
     struct tn_pass_entry entry[8];
     struct tn_finish finish = adamw_finish("");
-    struct tn_pipeline p = {.pass = entry, .n_pass = passes_of(words[_i], entry), .finish = &finish, .claims = base_only};
+    struct tn_pipeline p = {
+        .pass = entry, .n_pass = passes_of(words[_i], entry), .finish = &finish, .claims = base_only};
 
     ck_assert_msg(tn_pipeline_run(&p, f) == TN_OK, "%s", tn_error_text());
     for (struct tn_node *n = tn_graph_first(f); n; n = tn_node_next(n))

@@ -1,8 +1,9 @@
-/* test_graph.c - the graph under its passes: every strategy, alone and together; what the verifier catches; and that a
- * pass which misuses the API gets an error, never a crash. */
+/* test_graph.c - the graph under its passes: every strategy, alone and together; what the verifier catches;
+ * and that a pass which misuses the API gets an error, never a crash. */
 #include "../pass/build.h"
 
-/* --- strategies: each alone, in pairs, all together, in every order; the pipeline verifies after each step */
+/* --- strategies: each alone, in pairs, all together, in every order; the pipeline verifies after each step
+ */
 
 static const char *const parts[4][4] = {
     {"tp=2", "tp=2 sp=1", "tp=3", NULL},
@@ -24,7 +25,8 @@ static int combine(uint32_t order, uint32_t choice, char *words, size_t room)
         if (which > 4 || (which && !parts[axis][which - 1]))
             return 0;
         if (which)
-            snprintf(words + strlen(words), room - strlen(words), "%s%s", *words ? " " : "", parts[axis][which - 1]);
+            snprintf(words + strlen(words), room - strlen(words), "%s%s", *words ? " " : "",
+                     parts[axis][which - 1]);
     }
     return 1;
 }
@@ -35,9 +37,11 @@ static void check_finished(struct tn_graph *g, const char *words)
     struct tn_value *loss = tn_graph_find_output(g, "loss"), *norm = tn_graph_find_output(g, "gnorm");
 
     for (int a = 0; a < TN_AXES; a++) {
-        ck_assert_msg(loss->layout[a] == TN_R && norm->layout[a] == TN_R, "%s: loss and norm are not whole", words);
+        ck_assert_msg(loss->layout[a] == TN_R && norm->layout[a] == TN_R, "%s: loss and norm are not whole",
+                      words);
         for (struct tn_value *p = g->params; p; p = p->next)
-            ck_assert_msg(p->param->grad->layout[a] != TN_P, "%s: the gradient of %s is partial on %s", words, p->name, tn_axis_name[a]);
+            ck_assert_msg(p->param->grad->layout[a] != TN_P, "%s: the gradient of %s is partial on %s", words,
+                          p->name, tn_axis_name[a]);
     }
 }
 
@@ -101,7 +105,8 @@ END_TEST
 
 START_TEST(counts_of_dp)
 {
-    struct tn_graph *d = finished("dp=2"), *z1 = finished("dp=2 zero=1"), *z2 = finished("dp=2 zero=2"), *z3 = finished("dp=2 zero=3");
+    struct tn_graph *d = finished("dp=2"), *z1 = finished("dp=2 zero=1"), *z2 = finished("dp=2 zero=2"),
+                    *z3 = finished("dp=2 zero=3");
 
     ck_assert_uint_eq(count_nodes(d, "all_reduce", TN_AFTER, "reduce"), d->n_param);
     ck_assert_uint_eq(count_nodes(d, "all_reduce", TN_BACKWARD, NULL), 0);
@@ -109,7 +114,8 @@ START_TEST(counts_of_dp)
     ck_assert_uint_eq(count_nodes(z1, "all_gather", TN_AFTER, "optimizer"), z1->n_param);
     ck_assert_uint_eq(count_nodes(z2, "reduce_scatter", TN_BACKWARD, NULL), z2->n_param);
     ck_assert_uint_eq(count_nodes(z2, "all_gather", TN_AFTER, "optimizer"), z2->n_param);
-    ck_assert_uint_eq(count_nodes(z3, "all_gather", TN_FORWARD, NULL), z3->n_param + 1);       /* wte in two units */
+    ck_assert_uint_eq(count_nodes(z3, "all_gather", TN_FORWARD, NULL),
+                      z3->n_param + 1); /* wte in two units */
     ck_assert_uint_eq(count_nodes(z3, "reduce_scatter", TN_BACKWARD, NULL), z3->n_param + 1);
     ck_assert_uint_eq(count_nodes(z3, "all_gather", TN_AFTER, NULL), 0);
     tn_graph_free(d), tn_graph_free(z1), tn_graph_free(z2), tn_graph_free(z3);
@@ -122,8 +128,9 @@ START_TEST(counts_of_cp)
 
     ck_assert_uint_eq(count_nodes(g, "attention", TN_FORWARD, "block0"), 4);
     ck_assert_uint_eq(count_nodes(g, "attn_bwd", TN_BACKWARD, "block0"), 4);
-    ck_assert_uint_eq(count_nodes(g, "ring", TN_FORWARD, "block0"), 3 * 3);                     /* k, v, their positions */
-    ck_assert_uint_eq(count_nodes(g, "ring", TN_BACKWARD, "block0"), 3 * 3 + 2 * 4);            /* and dk, dv, home too */
+    ck_assert_uint_eq(count_nodes(g, "ring", TN_FORWARD, "block0"), 3 * 3); /* k, v, their positions */
+    ck_assert_uint_eq(count_nodes(g, "ring", TN_BACKWARD, "block0"),
+                      3 * 3 + 2 * 4); /* and dk, dv, home too */
     ck_assert_uint_eq(count_nodes(g, "all_reduce", TN_AFTER, "reduce"), g->n_param);
     tn_graph_free(g);
 }
@@ -135,8 +142,8 @@ START_TEST(counts_of_pp)
 
     ck_assert_uint_eq(count_nodes(g, "move", TN_FORWARD, NULL), 1);
     ck_assert_uint_eq(count_nodes(g, "move", TN_BACKWARD, NULL), 1);
-    ck_assert_uint_eq(count_nodes(g, "move", TN_AFTER, "reduce"), 2);                           /* the copies of wte */
-    ck_assert_uint_eq(count_nodes(g, "once", TN_AFTER, NULL), 3);                               /* norm of each stage; loss */
+    ck_assert_uint_eq(count_nodes(g, "move", TN_AFTER, "reduce"), 2); /* the copies of wte */
+    ck_assert_uint_eq(count_nodes(g, "once", TN_AFTER, NULL), 3);     /* norm of each stage; loss */
     ck_assert_uint_eq(count_nodes(g, "all_reduce", TN_AFTER, NULL), 2);
     ck_assert_uint_eq(count_nodes(g, "sumsq", TN_AFTER, NULL), count_nodes(alone, "sumsq", TN_AFTER, NULL));
     ck_assert_uint_eq(g->n_param, alone->n_param + 1);
@@ -168,8 +175,9 @@ static const char *leave_out(struct tn_node *n, char *what, size_t room)
     return tn_graph_verify(g) ? "" : what;
 }
 
-/* Those that slip, and why: embed_bwd takes its table for the shape alone, so whether it was gathered again does not
- * matter to it. What the graph gives at its end nothing takes: there the outputs say that they must be whole. */
+/* Those that slip, and why: embed_bwd takes its table for the shape alone, so whether it was gathered again
+ * does not matter to it. What the graph gives at its end nothing takes: there the outputs say that they must
+ * be whole. */
 static const struct {
     const char *words;
     uint32_t collectives, slips;
@@ -216,7 +224,8 @@ static void small(void)
     struct tn_mesh m = tn_mesh_single();
     static const char *const dim[] = {"batch", "seq"}, *const embed[] = {"embed"};
     const int64_t size[] = {4, 6}, width[] = {5};
-    const struct tn_param_spec spec = {.dim = embed, .size = width, .rank = 1, .file_rank = 1, .file_shape = {5}};
+    const struct tn_param_spec spec = {
+        .dim = embed, .size = width, .rank = 1, .file_rank = 1, .file_shape = {5}};
 
     m.size[0] = m.size[4] = 2;
     g = tn_graph_new(&m);
@@ -240,7 +249,8 @@ static void says(const char *part)
 }
 
 #define CALL (tn_host->graph)
-static const struct tn_attr no_key = {NULL, TN_ATTR_INT, 1, {.i = 1}}, no_text = TN_TEXT("f", NULL), no_names = {"out", TN_ATTR_NAMES, 2, {.names = NULL}};
+static const struct tn_attr no_key = {NULL, TN_ATTR_INT, 1, {.i = 1}}, no_text = TN_TEXT("f", NULL),
+                            no_names = {"out", TN_ATTR_NAMES, 2, {.names = NULL}};
 
 static void null_call(int i)
 {
@@ -369,27 +379,53 @@ END_TEST
 
 static void misuse(int i)
 {
-    struct tn_value *e = tn_expr(g, "a + b", TN_IN(x, y)), *f = tn_expr(g, "a*2", TN_IN(e)), *s = tn_add(g, "sum", TN_IN(f), TN_WITH(TN_NAMES("out", "seq")));
+    struct tn_value *e = tn_expr(g, "a + b", TN_IN(x, y)), *f = tn_expr(g, "a*2", TN_IN(e)),
+                    *s = tn_add(g, "sum", TN_IN(f), TN_WITH(TN_NAMES("out", "seq")));
     struct tn_graph *here = g;
     struct tn_mesh m = tn_mesh_single();
 
     ck_assert_int_eq(g->status, TN_OK);
     switch (i) {
-    case 0: tn_add(g, "expr", TN_NONE, TN_NONE); says("expr (role part, unit unit): wrong number of inputs"); break;
-    case 1: tn_add(g, "ring", TN_IN(x, y), TN_NONE); says("ring (role part, unit unit): wrong number of inputs"); break;
-    case 2: tn_remove(tn_producer(e)); says("node 1 expr (role part, unit unit) cannot be removed: node 2 expr uses its output"); break;
-    case 3: tn_graph_output(g, "s", s); tn_remove(tn_producer(s)); says("cannot be removed: %5 is an output of the graph"); break;
-    case 4: tn_set_input(tn_producer(f), x, y); says("node 2 expr (role part, unit unit) does not use %0 x"); break;
-    case 5: tn_set_input(tn_producer(f), e, s); says("cannot take the place of %3 expr, their shapes differ"); break;
+    case 0:
+        tn_add(g, "expr", TN_NONE, TN_NONE);
+        says("expr (role part, unit unit): wrong number of inputs");
+        break;
+    case 1:
+        tn_add(g, "ring", TN_IN(x, y), TN_NONE);
+        says("ring (role part, unit unit): wrong number of inputs");
+        break;
+    case 2:
+        tn_remove(tn_producer(e));
+        says("node 1 expr (role part, unit unit) cannot be removed: node 2 expr uses its output");
+        break;
+    case 3:
+        tn_graph_output(g, "s", s);
+        tn_remove(tn_producer(s));
+        says("cannot be removed: %5 is an output of the graph");
+        break;
+    case 4:
+        tn_set_input(tn_producer(f), x, y);
+        says("node 2 expr (role part, unit unit) does not use %0 x");
+        break;
+    case 5:
+        tn_set_input(tn_producer(f), e, s);
+        says("cannot take the place of %3 expr, their shapes differ");
+        break;
     case 6: tn_replace(x, w); says("their shapes differ"); break;
     case 7: tn_set_layout(e, "tp", TN_R); says("only sources can be given one"); break;
     case 8: tn_set_layout(x, "xx", TN_R); says("layout of %0 x on axis xx"); break;
     case 9:
     case 36: tn_set_layout(x, "tp", i == 9 ? 77 : 6); says("it must exist"); break;
-    case 10: tn_set_layout(x, "tp", tn_shard(g, "embed")); says("it has no dim embed that could be cut"); break;
+    case 10:
+        tn_set_layout(x, "tp", tn_shard(g, "embed"));
+        says("it has no dim embed that could be cut");
+        break;
     case 11: tn_convert(x, "xx", TN_P); says("there is no axis xx"); break;
     case 12: tn_convert(x, "tp", TN_V); says("no collective takes %0 x from R to V on axis tp"); break;
-    case 13: tn_convert(x, "tp", tn_shard(g, "embed")); says("no collective takes %0 x from R to S(embed) on axis tp"); break;
+    case 13:
+        tn_convert(x, "tp", tn_shard(g, "embed"));
+        says("no collective takes %0 x from R to S(embed) on axis tp");
+        break;
     case 14: tn_convert(x, "tp", 77); says("no collective takes %0 x from R to ? on axis tp"); break;
     case 15: tn_at_end(g, 9, "u"); says("there is no phase 9"); break;
     case 16: tn_axis_size(g, "xx"); says("there is no axis xx"); break;
@@ -402,13 +438,31 @@ static void misuse(int i)
     case 23: tn_copy_param(x, "pp", tn_on(g, 0)); says("only parameters have copies"); break;
     case 24: tn_decompose(tn_producer(e), "tp"); says("node 1 expr has no decomposition"); break;
     case 25: tn_task(g, 0, TN_AFTER, 0, 0); says("a task is TN_FORWARD or TN_BACKWARD"); break;
-    case 26: tn_remove(tn_producer(s)); tn_after(g, tn_producer(s)); tn_before(g, s->producer); says("node 3 sum was removed"); break;
-    case 27: tn_add(g, "split", TN_IN(x), TN_WITH(TN_TEXT("dim", "qkv"))); says("split: %0 x has no dim qkv"); break;
+    case 26:
+        tn_remove(tn_producer(s));
+        tn_after(g, tn_producer(s));
+        tn_before(g, s->producer);
+        says("node 3 sum was removed");
+        break;
+    case 27:
+        tn_add(g, "split", TN_IN(x), TN_WITH(TN_TEXT("dim", "qkv")));
+        says("split: %0 x has no dim qkv");
+        break;
     case 28: tn_add(g, "sum", TN_IN(x), TN_NONE); says("sum needs the attribute out"); break;
     case 29: tn_expr(g, "a +", TN_IN(x)); says("expression \"a +\" (role part, unit unit)"); break;
-    case 30: tn_add(g, "assign", TN_IN(x, y), TN_NONE); says("assign: %0 x is neither a parameter nor a state"); break;
-    case 31: tn_add(g, "all_reduce", TN_IN(x), TN_NONE); says("all_reduce (role part, unit unit): \"\" is no axis"); break;
-    case 32: tn_graph_param(g, "q", &(struct tn_param_spec){.dim = x->dim, .size = (const int64_t[]){0}, .rank = 1}); says("q: dim batch has size 0"); break;
+    case 30:
+        tn_add(g, "assign", TN_IN(x, y), TN_NONE);
+        says("assign: %0 x is neither a parameter nor a state");
+        break;
+    case 31:
+        tn_add(g, "all_reduce", TN_IN(x), TN_NONE);
+        says("all_reduce (role part, unit unit): \"\" is no axis");
+        break;
+    case 32:
+        tn_graph_param(g, "q",
+                       &(struct tn_param_spec){.dim = x->dim, .size = (const int64_t[]){0}, .rank = 1});
+        says("q: dim batch has size 0");
+        break;
     case 33:
         tn_before(g, tn_producer(e));
         tn_set_input(tn_producer(e), x, f);
@@ -419,7 +473,8 @@ static void misuse(int i)
         tn_set_layout(x, "tp", tn_shard(g, "seq"));
         tn_set_layout(y, "tp", tn_shard(g, "batch"));
         tn_graph_verify(g);
-        says("node 1 expr (role part, unit unit) does not fit on axis tp: two inputs are cut differently; inputs %0:x=S(seq) %1:y=S(batch)");
+        says("node 1 expr (role part, unit unit) does not fit on axis tp: two inputs are cut differently; "
+             "inputs %0:x=S(seq) %1:y=S(batch)");
         break;
     case 35:
         here = tn_graph_new(&m);
@@ -452,7 +507,7 @@ START_TEST(walking_while_rewriting)
     tn_graph_output(g, "c", c);
     tn_each_node(g, n) {
         seen++;
-        if (n == a->producer) {                  /* what is added is not visited, what is removed is passed over */
+        if (n == a->producer) { /* what is added is not visited, what is removed is passed over */
             tn_after(g, n);
             tn_replace(b, tn_expr(g, "a*4", TN_IN(a)));
             tn_remove(b->producer);
@@ -502,7 +557,8 @@ START_TEST(new_nodes_take_their_place)
     ck_assert_str_eq(tn_unit(tn_producer(c)), "unit");
     ck_assert_str_eq(tn_role(tn_producer(c)), "part");
     ck_assert_uint_eq(tn_phase(tn_producer(c)), TN_FORWARD);
-    ck_assert(tn_node_before(tn_producer(a), tn_producer(c)) && tn_node_before(tn_producer(c), tn_producer(b)));
+    ck_assert(tn_node_before(tn_producer(a), tn_producer(c)) &&
+              tn_node_before(tn_producer(c), tn_producer(b)));
     tn_before(g, tn_producer(b));
     c = tn_clone(tn_producer(b));
     ck_assert_ptr_eq(tn_producer(c)->next, tn_producer(b));
@@ -518,7 +574,8 @@ END_TEST
 
 static struct tn_value *any_value(uint32_t *r)
 {
-    static const char *const dim[] = {"batch", "seq", "heads", "head_dim", "embed", "vocab", "rep", "expert", "qkv"};
+    static const char *const dim[] = {"batch", "seq", "heads",  "head_dim", "embed",
+                                      "vocab", "rep", "expert", "qkv"};
     const char *name[5];
     int64_t size[5];
     uint32_t rank = *r % 6 > 4 ? 0 : *r % 6;
@@ -553,8 +610,11 @@ START_TEST(any_operation_on_any_inputs)
         const struct tn_op *op = tn_op_at(k % 40);
         struct tn_value *in[8];
         uint32_t n = op ? op->n_in_min + (k / 40) % 2 : 0;
-        const struct tn_attr attr[] = {TN_TEXT("f", "a + b"), {"out", TN_ATTR_NAMES, r >> 30, {.names = dims}}, TN_TEXT("dim", "seq"), TN_TEXT("now", "keys"),
-                                       TN_TEXT("axis", "tp"), TN_INT("from", r >> 13 & 7), TN_INT("to", r >> 16 & 7), TN_INT("at", r >> 19 & 3)};
+        const struct tn_attr attr[] = {
+            TN_TEXT("f", "a + b"),     {"out", TN_ATTR_NAMES, r >> 30, {.names = dims}},
+            TN_TEXT("dim", "seq"),     TN_TEXT("now", "keys"),
+            TN_TEXT("axis", "tp"),     TN_INT("from", r >> 13 & 7),
+            TN_INT("to", r >> 16 & 7), TN_INT("at", r >> 19 & 3)};
 
         if (!op || n > 8)
             continue;
@@ -580,7 +640,8 @@ START_TEST(any_operation_on_any_inputs)
                     tn_at_end(g, TN_BACKWARD, "u");
                     node->op->grad(node, dy, dx);
                     for (uint32_t i = 0; i < node->n_in && g->status == TN_OK; i++)
-                        ck_assert_msg(!dx[i] || dx[i]->rank == node->in[i]->rank, "%s: gradient %u has another rank", op->name, i);
+                        ck_assert_msg(!dx[i] || dx[i]->rank == node->in[i]->rank,
+                                      "%s: gradient %u has another rank", op->name, i);
                 }
             }
         } else

@@ -124,7 +124,8 @@ static void hold(const struct tn_value *v, uint32_t *held)
             if (l.flat && (i < l.flat_start || i >= l.flat_start + l.count))
                 continue;
             for (uint32_t d = v->rank; d-- > 0; stride *= v->size[d], rest /= l.size[d])
-                element += stride * (l.index[d] ? l.index[d][rest % l.size[d]] : l.origin[d] + rest % l.size[d]);
+                element +=
+                    stride * (l.index[d] ? l.index[d][rest % l.size[d]] : l.origin[d] + rest % l.size[d]);
             held[element]++;
         }
     }
@@ -133,7 +134,8 @@ static void hold(const struct tn_value *v, uint32_t *held)
 /* Every value of every layout: the parts make the whole, each element is held equally often. */
 START_TEST(parts_make_the_whole)
 {
-    static const char *const words[] = {"tp=3 sp=1", "tp=2 sp=1 cp=3 zigzag=1 dp=2 zero=3", "cp=3 tp=2 sp=1 dp=3 zero=2", "dp=3 zero=1 tp=3"};
+    static const char *const words[] = {"tp=3 sp=1", "tp=2 sp=1 cp=3 zigzag=1 dp=2 zero=3",
+                                        "cp=3 tp=2 sp=1 dp=3 zero=2", "dp=3 zero=1 tp=3"};
     struct tn_graph *all = finished(words[_i]);
     uint32_t checked = 0;
 
@@ -146,7 +148,8 @@ START_TEST(parts_make_the_whole)
                 copies /= all->mesh.size[a];
         hold(v, held);
         for (int64_t i = 0; i < n; i++)
-            ck_assert_msg(held[i] == copies, "%%%u %s: element %lld is held %u times, not %lld", v->id, v->name, (long long)i, held[i], (long long)copies);
+            ck_assert_msg(held[i] == copies, "%%%u %s: element %lld is held %u times, not %lld", v->id,
+                          v->name, (long long)i, held[i], (long long)copies);
         free(held);
         checked++;
     }
@@ -169,7 +172,8 @@ static tn_layout layout_named(const char *text)
 
 static const struct {
     const char *op, *f, *in[2], *gives;
-} rules[] = {                                    /* inputs a [batch, embed] and b [embed], or of embed: w [embed, mlp], i [batch] */
+} rules[] = {
+    /* inputs a [batch, embed] and b [embed], or of embed: w [embed, mlp], i [batch] */
     {"expr", "a + b", {"R", "R"}, "R"},
     {"expr", "a + b", {"batch", "R"}, "S(batch)"},
     {"expr", "a + b", {"embed", "embed"}, "S(embed)"},
@@ -214,7 +218,8 @@ static const struct {
 START_TEST(rules_of_layouts)
 {
     struct tn_value *a, *b, *y;
-    struct tn_attr attr[2] = {{"out", TN_ATTR_NAMES, 1, {.names = (const char *const[]){"batch"}}}, TN_TEXT("f", rules[_i].f)};
+    struct tn_attr attr[2] = {{"out", TN_ATTR_NAMES, 1, {.names = (const char *const[]){"batch"}}},
+                              TN_TEXT("f", rules[_i].f)};
     uint32_t with_f = rules[_i].f != NULL;
 
     on(1, 1, 2, 1);
@@ -222,7 +227,8 @@ START_TEST(rules_of_layouts)
     tn_set_layout(a, "tp", layout_named(rules[_i].in[0]));
     if (rules[_i].in[1])
         tn_set_layout(b, "tp", layout_named(rules[_i].in[1]));
-    y = tn_add(g, rules[_i].op, (struct tn_value *const[]){a, b}, rules[_i].in[1] ? 2 : 1, with_f ? attr + 1 : attr, 1);
+    y = tn_add(g, rules[_i].op, (struct tn_value *const[]){a, b}, rules[_i].in[1] ? 2 : 1,
+               with_f ? attr + 1 : attr, 1);
     ck_assert_ptr_nonnull(y);
     if (*rules[_i].gives == '!') {
         ck_assert_int_eq(tn_graph_verify(g), TN_ERR_LAYOUT);
@@ -241,12 +247,32 @@ END_TEST
 static const struct {
     const char *from, *to, *op;
 } conversions[] = {
-    {"P", "R", "all_reduce"}, {"Pmax", "R", "all_reduce"}, {"batch", "R", "all_gather"}, {"F", "R", "all_gather"},
-    {"P", "batch", "reduce_scatter"}, {"P", "F", "reduce_scatter"}, {"R", "batch", "slice"}, {"R", "F", "slice"},
-    {"batch", "embed", "all_to_all"}, {"R", "P", "once"}, {"@0", "@1", "move"}, {"@1", "P", "once"},
-    {"R", "@1", ""}, {"R", "R", ""}, {"batch", "batch", ""},
-    {"F", "batch", NULL}, {"batch", "F", NULL}, {"V", "R", NULL}, {"R", "V", NULL}, {"R", "Pmax", NULL}, {"P", "mlp", NULL}, {"batch", "P", NULL},
-    {"P", "@0", NULL}, {"batch", "@0", NULL}, {"@0", "batch", NULL}, {"P", "V", NULL},
+    {"P", "R", "all_reduce"},
+    {"Pmax", "R", "all_reduce"},
+    {"batch", "R", "all_gather"},
+    {"F", "R", "all_gather"},
+    {"P", "batch", "reduce_scatter"},
+    {"P", "F", "reduce_scatter"},
+    {"R", "batch", "slice"},
+    {"R", "F", "slice"},
+    {"batch", "embed", "all_to_all"},
+    {"R", "P", "once"},
+    {"@0", "@1", "move"},
+    {"@1", "P", "once"},
+    {"R", "@1", ""},
+    {"R", "R", ""},
+    {"batch", "batch", ""},
+    {"F", "batch", NULL},
+    {"batch", "F", NULL},
+    {"V", "R", NULL},
+    {"R", "V", NULL},
+    {"R", "Pmax", NULL},
+    {"P", "mlp", NULL},
+    {"batch", "P", NULL},
+    {"P", "@0", NULL},
+    {"batch", "@0", NULL},
+    {"@0", "batch", NULL},
+    {"P", "V", NULL},
 };
 
 START_TEST(conversions_are_collectives)
@@ -320,7 +346,8 @@ START_TEST(rings_and_stages)
 }
 END_TEST
 
-/* Flat chunks are cut last: of two axes the inner one must be gathered first, and nothing changes shape below one. */
+/* Flat chunks are cut last: of two axes the inner one must be gathered first, and nothing changes shape below
+ * one. */
 START_TEST(flat_chunks_nest)
 {
     struct tn_value *v;
@@ -353,7 +380,8 @@ START_TEST(layouts_follow_their_source)
 
     on(1, 1, 2, 1);
     v = VALUE2("v", "batch", 4, "embed", 6);
-    y = tn_add(g, "sum", TN_IN(tn_expr(g, "a*2", TN_IN(tn_expr(g, "a*3", TN_IN(v))))), TN_WITH(TN_NAMES("out", "embed")));
+    y = tn_add(g, "sum", TN_IN(tn_expr(g, "a*2", TN_IN(tn_expr(g, "a*3", TN_IN(v))))),
+               TN_WITH(TN_NAMES("out", "embed")));
     ck_assert_uint_eq(tn_layout_of(y, "tp"), TN_R);
     tn_set_layout(v, "tp", cut("embed", "", 0));
     ck_assert_uint_eq(tn_layout_of(y, "tp"), cut("embed", "", 0));

@@ -36,8 +36,18 @@ static void same_again(void *ctx, const char *step, struct tn_graph *g)
 }
 
 static const char *const layouts[] = {
-    "", "tp=2", "tp=2 sp=1 dropout=0.1", "dp=2 zero=1", "dp=2 zero=2", "dp=2 zero=3", "cp=2", "cp=4 zigzag=1", "pp=2", "pp=2 virtual=2 layers=5",
-    "tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2", "untied=1 clip=0",
+    "",
+    "tp=2",
+    "tp=2 sp=1 dropout=0.1",
+    "dp=2 zero=1",
+    "dp=2 zero=2",
+    "dp=2 zero=3",
+    "cp=2",
+    "cp=4 zigzag=1",
+    "pp=2",
+    "pp=2 virtual=2 layers=5",
+    "tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
+    "untied=1 clip=0",
 };
 
 START_TEST(there_and_back)
@@ -64,13 +74,16 @@ static const char everything[] =
     "positions %6 i32[seq=12] {cp:S(seq zigzag rot=2)}\n"
     "state %7 m of %1 bf16[embed=4] {dp:F}\n"
     "prologue \"\":\n"
-    "  %8 f32[] = expr(%5) f=\"a*0.1 + 1e-6\" limit=inf low=-inf odd=nan whole=2.0 third=0.3333333333333333 count=-3 flag=yes number=\"2\" "
+    "  %8 f32[] = expr(%5) f=\"a*0.1 + 1e-6\" limit=inf low=-inf odd=nan whole=2.0 third=0.3333333333333333 "
+    "count=-3 flag=yes number=\"2\" "
     "none=[] some=[a \"b c\"]\n"
     "forward embed:\n"
     "  %9 f32[batch=4 seq=12 embed=4] {dp:S(batch) pp:@0 cp:S(seq zigzag)} = embed(%0, %4) role=tok_embed\n"
     "forward block0:\n"
-    "  %10 f32[batch=4 seq=12 embed=4] {dp:S(batch) pp:@1 cp:S(seq zigzag)} = move(%9) axis=pp from=@0 to=@1\n"
-    "  %11 f32[batch=4 seq=12 embed=4] {dp:S(batch) pp:@1 cp:S(seq zigzag)}, %12 f32[batch=4 seq=12] {dp:S(batch) pp:@1 cp:S(seq zigzag)}, "
+    "  %10 f32[batch=4 seq=12 embed=4] {dp:S(batch) pp:@1 cp:S(seq zigzag)} = move(%9) axis=pp from=@0 "
+    "to=@1\n"
+    "  %11 f32[batch=4 seq=12 embed=4] {dp:S(batch) pp:@1 cp:S(seq zigzag)}, %12 f32[batch=4 seq=12] "
+    "{dp:S(batch) pp:@1 cp:S(seq zigzag)}, "
     "%13 f32[batch=4 seq=12] {dp:S(batch) pp:@1 cp:S(seq zigzag)} = layernorm(%10, %2) eps=1e-05\n"
     "  %14 i32[seq=12] {cp:S(seq zigzag rot=1)} = ring(%6) axis=cp shift=2\n"
     "  %15 f32[] {dp:P pp:@1 cp:P} = sum(%11) out=[]\n"
@@ -103,8 +116,9 @@ END_TEST
 /* Spaces, comments and other numbers do not matter; the writer has one way to say it. */
 START_TEST(one_way_to_write)
 {
-    struct tn_graph *g = read_well("\n# a comment\nmesh tp=2\n  input   %70 x f32[ seq=4 ]{tp:S( seq )}\r\n\nforward u :\n"
-                                   "%3 f32[seq=4]{tp:S(seq)}=expr( %70 )f=\"a\"\noutput y=%3");
+    struct tn_graph *g =
+        read_well("\n# a comment\nmesh tp=2\n  input   %70 x f32[ seq=4 ]{tp:S( seq )}\r\n\nforward u :\n"
+                  "%3 f32[seq=4]{tp:S(seq)}=expr( %70 )f=\"a\"\noutput y=%3");
 
     ck_assert_str_eq(dump(g), "mesh dp=1 ep=1 pp=1 cp=1 tp=2\ninput %0 x f32[seq=4] {tp:S(seq)}\nforward u:\n"
                               "  %1 f32[seq=4] {tp:S(seq)} = expr(%0) f=a\noutput y = %1\n");
@@ -122,7 +136,8 @@ START_TEST(an_excerpt)
     ck_assert_ptr_nonnull(strstr(text, "backward embed:\n"));
     ck_assert_ptr_null(strstr(text, "block0"));
     ck_assert_ptr_null(strstr(text, "mlp"));
-    for (char *line = text; *line; line = strchr(line, '\n') + 1) {       /* its lines and numbers are those of the whole */
+    for (char *line = text; *line;
+         line = strchr(line, '\n') + 1) { /* its lines and numbers are those of the whole */
         char *one = strndup(line, (size_t)(strchr(line, '\n') + 1 - line));
 
         ck_assert_msg(strstr(all, one) != NULL, "%s", one);
@@ -134,7 +149,8 @@ END_TEST
 
 /* --- errors */
 
-#define HEAD "mesh tp=2\nparam %0 w f32[vocab=6 embed=4] {tp:S(vocab)} file=[6 4] init=zero\ninput %1 x i32[seq=4]\n"
+#define HEAD                                                                                                 \
+    "mesh tp=2\nparam %0 w f32[vocab=6 embed=4] {tp:S(vocab)} file=[6 4] init=zero\ninput %1 x i32[seq=4]\n"
 #define EMBED "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0, %1)\n"
 
 static const struct {
@@ -151,7 +167,8 @@ static const struct {
     {"mesh\ninput %0 x f33[]\n", "line 2, column 12: there is no dtype f33"},
     {"mesh\ninput %0 x f32[seq=0]\n", "line 2, column 20: the size must be within 1"},
     {"mesh\ninput %0 x f32[seq=99999999999999999999]\n", "line 2, column 20: the size must be within"},
-    {"mesh\ninput %0 x f32[a=4000000000 b=4000000000]\n", "line 2, column 12: x has more elements than can be counted"},
+    {"mesh\ninput %0 x f32[a=4000000000 b=4000000000]\n",
+     "line 2, column 12: x has more elements than can be counted"},
     {"mesh\ninput %0 x f32[a=1 a=1]\n", "line 2, column 12: x has dim a twice"},
     {"mesh\ninput %0 x f32[a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1]\n", "column 48: more than 8 dims"},
     {"mesh\ninput %0 x f32[a=1\n", "line 2, column 19: a dim is expected here"},
@@ -162,30 +179,43 @@ static const struct {
     {"mesh\ninput %0 x f32[]\ninput %0 y f32[]\n", "line 3, column 7: %0 is defined a second time"},
     {"mesh\ninput %0 x f32[] macro\n", "line 2, column 18: the line should end here"},
     {"mesh\ninput %0 x f32[a=2] {tp:S(a)}\n", "line 2, column 22: axis tp has size 1"},
-    {"mesh tp=2\ninput %0 x f32[a=2] {tp:S(b)}\n", "line 2, column 12: layout of %0 x on axis tp: it has no dim b that could be cut"},
+    {"mesh tp=2\ninput %0 x f32[a=2] {tp:S(b)}\n",
+     "line 2, column 12: layout of %0 x on axis tp: it has no dim b that could be cut"},
     {"mesh tp=2\ninput %0 x f32[a=2] {tp:Q}\n", "line 2, column 25: a layout is expected here"},
     {"mesh tp=2\ninput %0 x f32[a=2] {tp:?}\n", "layout of %0 x on axis tp"},
-    {"mesh\nparam %0 w f32[a=6] file=[5] init=zero\n", "line 2, column 29: the file's shape has 5 elements, the parameter 6"},
+    {"mesh\nparam %0 w f32[a=6] file=[5] init=zero\n",
+     "line 2, column 29: the file's shape has 5 elements, the parameter 6"},
     {"mesh\nparam %0 w f32[a=6] file=[6] init=two\n", "line 2, column 35: \"zero\" is expected here"},
-    {"mesh\nparam %0 w f32[a=6] file=[6] init=normal(x)\n", "line 2, column 42: the standard deviation is expected here, a number"},
-    {"mesh\nparam %0 w f32[a=6] file=[6] init=zero twin=%0\n", "a copy is that of a parameter that is no copy"},
+    {"mesh\nparam %0 w f32[a=6] file=[6] init=normal(x)\n",
+     "line 2, column 42: the standard deviation is expected here, a number"},
+    {"mesh\nparam %0 w f32[a=6] file=[6] init=zero twin=%0\n",
+     "a copy is that of a parameter that is no copy"},
     {"mesh\nparam %0 w i32[a=6] file=[6] init=zero\n", "line 2, column 12: parameters are f32"},
     {"mesh\npositions %0 f32[a=6]\n", "line 2, column 14: positions are i32"},
-    {"mesh\npositions %0 i32[a=6]\npositions %1 i32[a=6]\n", "line 3, column 14: these positions exist already"},
+    {"mesh\npositions %0 i32[a=6]\npositions %1 i32[a=6]\n",
+     "line 3, column 14: these positions exist already"},
     {"mesh\ninput %0 x f32[]\nstate %1 m of %0 f32[]\n", "line 3, column 17: a state belongs to a parameter"},
-    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0, %7)\n", "line 5, column 44: %7 is not defined above"},
-    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0)\n", "line 5, column 34: embed (role , unit u): wrong number of inputs"},
-    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0, %1) to=1 to=2\n", "line 5, column 53: attribute to is given twice"},
-    {HEAD "forward u:\n  %2 f32[seq=4 embed=5] {tp:P} = embed(%0, %1)\n", "line 5, column 6: embed gives a value of another shape here: f32[seq=4 embed=4] {tp:P}"},
-    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] = embed(%0, %1)\n", "line 5, column 6: embed gives layout P on axis tp here, the line says R"},
+    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0, %7)\n",
+     "line 5, column 44: %7 is not defined above"},
+    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0)\n",
+     "line 5, column 34: embed (role , unit u): wrong number of inputs"},
+    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] {tp:P} = embed(%0, %1) to=1 to=2\n",
+     "line 5, column 53: attribute to is given twice"},
+    {HEAD "forward u:\n  %2 f32[seq=4 embed=5] {tp:P} = embed(%0, %1)\n",
+     "line 5, column 6: embed gives a value of another shape here: f32[seq=4 embed=4] {tp:P}"},
+    {HEAD "forward u:\n  %2 f32[seq=4 embed=4] = embed(%0, %1)\n",
+     "line 5, column 6: embed gives layout P on axis tp here, the line says R"},
     {HEAD "forward u:\n  embed(%0, %1)\n", "line 5, column 1: embed gives 1 values here, the line has 0"},
-    {HEAD EMBED "  %3 f32[seq=4 embed=4] {tp:P} = expr(%2) f=\"exp(a)\"\n", "line 6, column 34: node 2 expr (role , unit u) does not fit on axis tp"},
-    {HEAD EMBED "  %3 f32[seq=4 embed=4] = all_reduce(%2) axis=tp from=S(seq) to=R\n", "it takes S(seq), not P"},
+    {HEAD EMBED "  %3 f32[seq=4 embed=4] {tp:P} = expr(%2) f=\"exp(a)\"\n",
+     "line 6, column 34: node 2 expr (role , unit u) does not fit on axis tp"},
+    {HEAD EMBED "  %3 f32[seq=4 embed=4] = all_reduce(%2) axis=tp from=S(seq) to=R\n",
+     "it takes S(seq), not P"},
     {HEAD EMBED "  %3 f32[seq=4 embed=4] = all_reduce(%2) axis=xx from=P to=R\n", "\"xx\" is no axis"},
     {HEAD EMBED "  %3 f32[seq=4 embed=4] {tp:P} = expr(%2) f=\"a +\"\n", "expression \"a +\""},
     {HEAD EMBED "prologue u:\n", "line 6, column 1: prologue comes before forward"},
     {HEAD EMBED "output loss = %2\noutput loss = %2\n", "line 7, column 17: output loss is given twice"},
-    {HEAD EMBED "grad %0 = %2\n", "line 6, column 1: %2 embed cannot be the gradient of %0 w: their shapes differ"},
+    {HEAD EMBED "grad %0 = %2\n",
+     "line 6, column 1: %2 embed cannot be the gradient of %0 w: their shapes differ"},
     {HEAD EMBED "grad %1 = %2\n", "that is no parameter"},
     {HEAD "task rank=0 sideways micro=0 stage=0\n", "line 4, column 13: \"backward\" is expected here"},
 };
@@ -194,7 +224,8 @@ START_TEST(errors_name_the_place)
 {
     tn_error_clear();
     ck_assert_ptr_null(tn_graph_read(wrong[_i].text));
-    ck_assert_msg(strstr(tn_error_text(), wrong[_i].says) != NULL, "%s\n  gives: %s\n  not:   %s", wrong[_i].text, tn_error_text(), wrong[_i].says);
+    ck_assert_msg(strstr(tn_error_text(), wrong[_i].says) != NULL, "%s\n  gives: %s\n  not:   %s",
+                  wrong[_i].text, tn_error_text(), wrong[_i].says);
     ck_assert_int_eq(tn_error_status(), TN_ERR_INPUT);
 }
 END_TEST
@@ -216,7 +247,8 @@ static size_t piece(const char *text, size_t at, size_t *length)
 
     while (at && (isalnum(text[at - 1]) || text[at - 1] == '_' || text[at - 1] == '%'))
         at--;
-    for (*length = 0; at + *length < n && (isalnum(text[at + *length]) || text[at + *length] == '_' || (!*length && text[at] == '%'));)
+    for (*length = 0; at + *length < n && (isalnum(text[at + *length]) || text[at + *length] == '_' ||
+                                           (!*length && text[at] == '%'));)
         ++*length;
     if (!*length)
         *length = 1;
@@ -227,16 +259,58 @@ static void swap_in(char **text, size_t at, size_t length, const char *now, size
 {
     char *made;
 
-    ck_assert_int_ge(asprintf(&made, "%.*s%.*s%s", (int)at, *text, (int)now_length, now, *text + at + length), 0);
+    ck_assert_int_ge(asprintf(&made, "%.*s%.*s%s", (int)at, *text, (int)now_length, now, *text + at + length),
+                     0);
     free(*text);
     *text = made;
 }
 
 static const char *other(void)
 {
-    static const char *const words[] = {"0", "1", "-1", "7", "%0", "%9", "%3", "4294967296", "9223372036854775807", "-9223372036854775808", "nan", "inf",
-                                        "1e999", "[", "]", "{", "}", "(", ")", ",", "=", "\"", "\n", "@0", "@1", "S(seq)", "R", "P", "F", "V", "Pmax", "?",
-                                        "f32[]", "seq", "embed", "vocab", "forward", "after", "rot=1", "tp", "cp", "micro", "a + b", ""};
+    static const char *const words[] = {"0",
+                                        "1",
+                                        "-1",
+                                        "7",
+                                        "%0",
+                                        "%9",
+                                        "%3",
+                                        "4294967296",
+                                        "9223372036854775807",
+                                        "-9223372036854775808",
+                                        "nan",
+                                        "inf",
+                                        "1e999",
+                                        "[",
+                                        "]",
+                                        "{",
+                                        "}",
+                                        "(",
+                                        ")",
+                                        ",",
+                                        "=",
+                                        "\"",
+                                        "\n",
+                                        "@0",
+                                        "@1",
+                                        "S(seq)",
+                                        "R",
+                                        "P",
+                                        "F",
+                                        "V",
+                                        "Pmax",
+                                        "?",
+                                        "f32[]",
+                                        "seq",
+                                        "embed",
+                                        "vocab",
+                                        "forward",
+                                        "after",
+                                        "rot=1",
+                                        "tp",
+                                        "cp",
+                                        "micro",
+                                        "a + b",
+                                        ""};
     uint32_t i = draw(120);
 
     return i < 70 && tn_op_at(i) ? tn_op_at(i)->name : words[draw(sizeof words / sizeof *words)];
@@ -344,8 +418,9 @@ static void compare_file(const char *name, struct tn_graph *g)
         if (expected[at] != now[at]) {
             while (at && now[at - 1] != '\n')
                 at--;
-            ck_abort_msg("%s, line %zu: expected\n%.*s\nnow\n%.*s\nTENON_REGENERATE=1 writes it anew", path, line,
-                         (int)strcspn(expected + at, "\n"), expected + at, (int)strcspn(now + at, "\n"), now + at);
+            ck_abort_msg("%s, line %zu: expected\n%.*s\nnow\n%.*s\nTENON_REGENERATE=1 writes it anew", path,
+                         line, (int)strcspn(expected + at, "\n"), expected + at, (int)strcspn(now + at, "\n"),
+                         now + at);
         }
     free(expected);
 }
@@ -367,7 +442,8 @@ END_TEST
 static const struct {
     const char *name, *words;
 } expected[] = {
-    {"tp", "tp=2"}, {"tp-sp", "tp=2 sp=1"}, {"ddp", "dp=2"}, {"zero2", "dp=2 zero=2"}, {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"},
+    {"tp", "tp=2"},           {"tp-sp", "tp=2 sp=1"},         {"ddp", "dp=2"}, {"zero2", "dp=2 zero=2"},
+    {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"},
 };
 
 START_TEST(expected_strategies)
