@@ -176,6 +176,22 @@ START_TEST(mixed_contributions)
 }
 END_TEST
 
+/* At a parameter too, though it would keep a partial sum: with a whole one it cannot be added. */
+START_TEST(mixed_at_a_parameter)
+{
+    struct tn_value *cut, *z;
+
+    begin(2, 1);
+    tn_set_layout(x, "dp", tn_shard(g, "batch"));
+    cut = tn_add(g, "sum", TN_IN(product()), TN_WITH(TN_NAMES("out", "mlp")));
+    z = tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a)", TN_IN(w))), TN_WITH(TN_NAMES("out", "mlp")));
+    end(tn_expr(g, "a + b", TN_IN(tn_convert(cut, "dp", TN_R), z)));
+    ck_assert_uint_eq(backward("all_reduce"), 1);
+    ck_assert_uint_eq(tn_layout_of(tn_grad(w), "dp"), TN_R);
+    tn_graph_free(g);
+}
+END_TEST
+
 /* The adjoint of from -> to takes the gradient from dual(to) to dual(from). */
 static const struct {
     const char *from, *to, *forward, *adjoint, *absent;
@@ -306,6 +322,7 @@ int main(void)
     tcase_add_test(c, so_does_what_is_made_of_it);
     tcase_add_test(c, an_activation_is_closed);
     tcase_add_test(c, mixed_contributions);
+    tcase_add_test(c, mixed_at_a_parameter);
     tcase_add_loop_test(c, adjoints_of_conversions, 0, (int)(sizeof adjoints / sizeof *adjoints));
     tcase_add_loop_test(c, adjoints_that_turn_back, 0, 3);
     tcase_add_test(c, a_ring_turns_back);

@@ -349,6 +349,7 @@ START_TEST(errors_reach_the_graph_at_hand)
     tn_convert(NULL, "tp", TN_R);
     says("convert: given nothing");
     gone();
+    ck_assert_ptr_null(graph_current);
     tn_convert(NULL, "tp", TN_R);                /* no graph at all: nothing to say it to */
     tn_graph_free(NULL);
 }

@@ -91,6 +91,21 @@ static int64_t pairs(const struct tn_value *v, int64_t rank)
     return n;
 }
 
+/* After one step round a ring of three, rank 1 holds what was rank 0's. */
+START_TEST(rotated_parts)
+{
+    struct tn_value *v;
+
+    on(1, 3, 1, 1);
+    v = tn_graph_positions(g, "seq", 7);
+    tn_set_layout(v, "cp", cut("seq", "", 1));
+    part_is(v, 0, 2, (const int64_t[]){5, 6});
+    part_is(v, 1, 3, (const int64_t[]){0, 1, 2});
+    part_is(v, 2, 2, (const int64_t[]){3, 4});
+    tn_graph_free(g);
+}
+END_TEST
+
 START_TEST(zigzag_balances)
 {
     struct tn_value *v;
@@ -409,6 +424,7 @@ int main(void)
     tcase_set_timeout(c, 300);
     tcase_add_test(c, uneven_parts);
     tcase_add_test(c, zigzag_parts);
+    tcase_add_test(c, rotated_parts);
     tcase_add_test(c, zigzag_balances);
     tcase_add_loop_test(c, parts_make_the_whole, 0, 4);
     tcase_add_loop_test(c, rules_of_layouts, 0, COUNT(rules));

@@ -93,6 +93,7 @@ static const char everything[] =
     "  %17 bf16[embed=4] {dp:F} = cast(%16) to=2\n"
     "  assign(%7, %17)\n"
     "output loss = %15\n"
+    "output \"of all\" = %8 whole\n"
     "output \"of positions\" = %14\n"
     "grad %1 = %16\n"
     "task rank=0 forward micro=0 stage=0\n"
@@ -446,6 +447,29 @@ static const struct {
     {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"},
 };
 
+/* The example of docs/graph.md is what the writer writes. */
+START_TEST(the_documented_example)
+{
+    const char *top = getenv("top_srcdir");
+    char path[4096], *page, *text, *end;
+    struct tn_graph *g;
+
+    snprintf(path, sizeof path, "%s/docs/graph.md", top ? top : ".");
+    page = file_text(path);
+    ck_assert_msg(page != NULL, "%s is missing", path);
+    text = strstr(page, "```\nmesh ");
+    ck_assert_ptr_nonnull(text);
+    text += 4;
+    end = strstr(text, "```");
+    ck_assert_ptr_nonnull(end);
+    *end = 0;
+    g = read_well(text);
+    ck_assert_str_eq(dump(g), text);
+    tn_graph_free(g);
+    free(page);
+}
+END_TEST
+
 START_TEST(expected_strategies)
 {
     struct tn_graph *g = finished(expected[_i].words);
@@ -472,6 +496,7 @@ int main(void)
     tcase_add_loop_test(c, errors_name_the_place, 0, COUNT(wrong));
     tcase_add_loop_test(c, no_text_crashes, 0, 3);
     tcase_add_test(c, expected_steps);
+    tcase_add_test(c, the_documented_example);
     tcase_add_loop_test(c, expected_strategies, 0, COUNT(expected));
     suite_add_tcase(s, c);
     srunner_run_all(r, CK_NORMAL);
