@@ -128,10 +128,14 @@ static tn_status stop_nonfinite(struct train *t, const struct tn_session_result 
                     where && *where ? where : "not known", last_good(t, text, sizeof text));
 }
 
-static tn_status judge(struct train *t, const struct tn_session_result *r)
+static tn_status judge(struct train *t, struct tn_session_result *r)
 {
-    if ((isfinite(r->loss) && isfinite(r->gnorm)) || tn_config_is(t->c, "train.nonfinite", "ignore"))
+    if (isfinite(r->loss) && isfinite(r->gnorm))
         return TN_OK;
+    if (tn_config_is(t->c, "train.nonfinite", "ignore")) {
+        r->skipped = 0;
+        return tn_session_apply(t->session);
+    }
     if (tn_config_is(t->c, "train.nonfinite", "stop"))
         return stop_nonfinite(t, r);
     tn_progress_end(&t->progress);
