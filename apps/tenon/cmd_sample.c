@@ -116,7 +116,7 @@ static tn_status read_prompt(const struct sample *s, const char **text, size_t *
     char *data;
     tn_status status;
 
-    *text = options_text(s->o, "prompt");
+    *text = options_given(s->o, "prompt") ? options_text(s->o, "prompt") : "";
     *bytes = strlen(*text);
     if (!file)
         return TN_OK;
@@ -280,7 +280,7 @@ static int cmd_sample(int argc, char **argv)
 }
 
 static const struct option options[] = {
-    {.name = "prompt", .value = "TEXT", .help = "What the text begins with", .preset = ""},
+    {.name = "prompt", .value = "TEXT", .help = "What the text begins with"},
     {.name = "prompt-file", .value = "FILE", .help = "A file with what the text begins with"},
     {.name = "tokens", .value = "N", .help = "Tokens to make", .type = TN_KEY_INT, .low = 0, .high = 1e9, .preset = "200"},
     {.name = "temperature", .value = "T", .help = "Divides the logits; 0 always takes the likeliest token", .type = TN_KEY_FLOAT,

@@ -8,7 +8,7 @@
 
 static const int caught[] = {SIGTERM, SIGINT, SIGUSR1};
 #define CAUGHT (sizeof caught / sizeof *caught)
-static struct sigaction before[CAUGHT];
+static struct sigaction before[CAUGHT], before_limit;
 static volatile sig_atomic_t stop, save;
 
 static void handle(int sig)
@@ -29,12 +29,15 @@ void tn_signals_catch(void)
     sigemptyset(&a.sa_mask);
     for (unsigned i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &a, &before[i]);
+    a.sa_handler = SIG_IGN;
+    sigaction(SIGXFSZ, &a, &before_limit);
 }
 
 void tn_signals_release(void)
 {
     for (unsigned i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &before[i], NULL);
+    sigaction(SIGXFSZ, &before_limit, NULL);
 }
 
 int tn_signals_stop(void)
