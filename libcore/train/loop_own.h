@@ -23,7 +23,6 @@ struct train {
     int32_t *tokens, *targets;                   /* [global_batch, seq_len] */
     int64_t step, steps;                         /* completed updates; of the whole run */
     int64_t saved;                               /* step of the newest checkpoint on the disk, -1: none */
-    int64_t validated;                           /* step of the last validation in metrics.jsonl, -1: none */
     int done;                                    /* nothing is left to do */
     int metrics_lost;                            /* said already */
 };

@@ -121,15 +121,16 @@ static tn_status open_session(struct train *t)
     return tn_session_open(t->session, &use);
 }
 
-/* From here on files change. */
+/* The folder is ours, now files change. */
 static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_checkpoint *k)
 {
     struct tn_arena *a = tn_arena_new();
     int64_t last = k && from->own ? from->step : -1;
-    tn_status status = take_folder(t);
+    tn_status status;
 
-    if (status == TN_OK)
-        status = k ? tn_checkpoint_load(k, t->session, 1) : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
+    say_what(t);
+    say_where(t, from, k);
+    status = k ? tn_checkpoint_load(k, t->session, 1) : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
     if (status == TN_OK)
         status = set_aside(t, from);
     if (status == TN_OK)
@@ -172,11 +173,9 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
         status = tn_checkpoint_match(k, t->session, 1);
     if (status == TN_OK)
         status = check_space(t);
-    if (status < 0)
-        return status;
-    say_what(t);
-    say_where(t, from, k);
-    return begin(t, from, k);
+    if (status == TN_OK)
+        status = take_folder(t);
+    return status < 0 ? status : begin(t, from, k);
 }
 
 tn_status train_start(struct tn_config *c, struct train *t)
@@ -185,7 +184,7 @@ tn_status train_start(struct tn_config *c, struct train *t)
     struct tn_checkpoint *k = NULL;
     tn_status status;
 
-    *t = (struct train){.c = c, .saved = -1, .validated = -1};
+    *t = (struct train){.c = c, .saved = -1};
     check_config(c);
     if ((status = tn_session_configure(c, &t->session)) < 0)
         return status;

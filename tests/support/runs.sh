@@ -1,5 +1,7 @@
 # runs.sh - for shell tests that train, after lib.sh: a text, its tokens, a tiny model, and what a run left behind.
 
+[ -x "$TENON" ] || { echo "there is no program $TENON"; exit 99; }
+
 # Leaves text.txt, data/ (characters) and tiny.ini here; a run of it takes a moment.
 make_tiny()
 {
