@@ -1,7 +1,7 @@
 /* cmd_plan.c - tenon plan: what a run would cost, before anything is allocated.
  *
- * The graph is built and planned as for training, and nothing else: no memory of a device, no data but the size of
- * their vocabulary. --dump-after shows the graph between the passes, as text. */
+ * The graph is built and planned as for training, and nothing else: no memory of a device, no data but the
+ * size of their vocabulary. --dump-after shows the graph between the passes, as text. */
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -47,8 +47,10 @@ static tn_status dump_end(const struct dump *d)
     if (!strcmp(d->wanted, "list"))
         printf("%s\n", all);
     else if (d->shown == 0)
-        return tn_error(TN_ERR_CONFIG, "plan: --dump-after %.60s: there is no such step; there are all, %s%s%s%s", d->wanted, all,
-                        near.best ? "; did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+        return tn_error(TN_ERR_CONFIG,
+                        "plan: --dump-after %.60s: there is no such step; there are all, %s%s%s%s", d->wanted,
+                        all, near.best ? "; did you mean " : "", near.best ? near.best : "",
+                        near.best ? "?" : "");
     return TN_OK;
 }
 
@@ -78,11 +80,13 @@ static void print_model(const struct tn_session *s)
     const struct tn_model_config *m = tn_session_model(s);
     const struct tn_session_shape *h = tn_session_shape(s);
 
-    printf("%-18s %s: %lld layers, %lld heads, width %lld, vocabulary %lld, positions %lld\n", "model", m->arch, (long long)m->n_layer,
-           (long long)m->n_head, (long long)m->n_embd, (long long)m->vocab_size, (long long)m->block_size);
-    printf("%-18s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch, (long long)h->seq_len,
-           (long long)h->n_micro, (long long)h->micro_batch);
-    printf("%-18s %lld, %lld without positions\n", "parameters", (long long)h->n_parameters, (long long)h->n_parameters_no_position);
+    printf("%-18s %s: %lld layers, %lld heads, width %lld, vocabulary %lld, positions %lld\n", "model",
+           m->arch, (long long)m->n_layer, (long long)m->n_head, (long long)m->n_embd,
+           (long long)m->vocab_size, (long long)m->block_size);
+    printf("%-18s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch,
+           (long long)h->seq_len, (long long)h->n_micro, (long long)h->micro_batch);
+    printf("%-18s %lld, %lld without positions\n", "parameters", (long long)h->n_parameters,
+           (long long)h->n_parameters_no_position);
 }
 
 static void print_memory(const struct tn_plan_report *r)
@@ -105,11 +109,15 @@ static void print_work(const struct tn_session *s, const struct tn_plan_report *
 {
     const struct tn_model_config *m = tn_session_model(s);
     const struct tn_session_shape *h = tn_session_shape(s);
-    double tokens = (double)(h->global_batch * h->seq_len), all = r->flops_forward + r->flops_backward + r->flops_update;
-    double model = (6.0 * (double)h->n_parameters_no_position + 6.0 * (double)(m->n_layer * m->n_embd * h->seq_len)) * tokens;
+    double tokens = (double)(h->global_batch * h->seq_len),
+           all = r->flops_forward + r->flops_backward + r->flops_update;
+    double model =
+        (6.0 * (double)h->n_parameters_no_position + 6.0 * (double)(m->n_layer * m->n_embd * h->seq_len)) *
+        tokens;
 
     printf("\nwork of one update\n");
-    printf("%-18s %12.4g   forward %.4g, backward %.4g, update %.4g\n", "FLOPs", all, r->flops_forward, r->flops_backward, r->flops_update);
+    printf("%-18s %12.4g   forward %.4g, backward %.4g, update %.4g\n", "FLOPs", all, r->flops_forward,
+           r->flops_backward, r->flops_update);
     printf("%-18s %12.4g   6N + 6LCT for each of %.0f tokens\n", "FLOPs by formula", model, tokens);
     line("bytes moved", r->bytes_moved, "read and written, each operand of a launch once");
 }
@@ -147,14 +155,15 @@ static void print_kernels(const struct tn_plan *plan)
     struct tn_plan_launch l;
     char workspace[32];
 
-    printf("\n%-28s %-10s %-14s %-14s %-8s %5s %6s %10s %10s %10s\n", "list", "unit", "role", "operation", "kernels", "nodes", "times",
-           "MFLOP", "MB", "workspace");
+    printf("\n%-28s %-10s %-14s %-14s %-8s %5s %6s %10s %10s %10s\n", "list", "unit", "role", "operation",
+           "kernels", "nodes", "times", "MFLOP", "MB", "workspace");
     for (uint32_t i = 0; i < plan->n_row; i++) {
         if (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0)
             continue;
         tn_plan_launch_at(plan, i, &l);
-        printf("%-28s %-10s %-14s %-14s %-8s %5u %6u %10.3f %10.3f %10s\n", tn_list_name(l.list), l.unit, l.role, l.op, l.kernel, l.merged,
-               l.micro, l.flops / 1e6, l.bytes / 1e6, l.workspace ? size_text((double)l.workspace, workspace) : "");
+        printf("%-28s %-10s %-14s %-14s %-8s %5u %6u %10.3f %10.3f %10s\n", tn_list_name(l.list), l.unit,
+               l.role, l.op, l.kernel, l.merged, l.micro, l.flops / 1e6, l.bytes / 1e6,
+               l.workspace ? size_text((double)l.workspace, workspace) : "");
     }
 }
 
@@ -177,7 +186,8 @@ static tn_status settle_vocabulary(struct tn_config *c, struct tn_arena *a)
 static tn_status show(const struct options *o, struct tn_session *s)
 {
     struct dump d = {.arena = tn_arena_new(), .wanted = options_text(o, "dump-after")};
-    const struct tn_session_options use = {.use = TN_SESSION_TRAIN, .plan_only = 1, .dump_after = "all", .dump = dump_step, .dump_ctx = &d};
+    const struct tn_session_options use = {
+        .use = TN_SESSION_TRAIN, .plan_only = 1, .dump_after = "all", .dump = dump_step, .dump_ctx = &d};
     struct tn_plan_report report;
     tn_status status = tn_session_open(s, &use);
 
@@ -230,8 +240,11 @@ static int cmd_plan(int argc, char **argv)
 }
 
 static const struct option options[] = {
-    {.name = "dump-after", .value = "STEP", .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
-    {.name = "kernels", .help = "Print every launch: where in the model, by which plugin, how often, how much"},
+    {.name = "dump-after",
+     .value = "STEP",
+     .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
+    {.name = "kernels",
+     .help = "Print every launch: where in the model, by which plugin, how often, how much"},
     {0},
 };
 
@@ -239,7 +252,8 @@ const struct command plan_command = {
     .name = "plan",
     .help = "Says what a run costs before it begins: memory, FLOPs, launches",
     .usage = "[CFG] [section.key=value ...] [--dump-after STEP] [--kernels]",
-    .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's meta.json.",
+    .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
+              "meta.json.",
     .options = options,
     .files_max = 1,
     .settings = 1,

@@ -1,7 +1,8 @@
 /* cmd_sample.c - tenon sample: text from a run.
  *
- * A checkpoint holds all that is needed: configuration, weights, tokenizer. The model sees the last seq_len tokens;
- * when there are more, the window slides. Text appears as it is made, held back only until a character is whole. */
+ * A checkpoint holds all that is needed: configuration, weights, tokenizer. The model sees the last seq_len
+ * tokens; when there are more, the window slides. Text appears as it is made, held back only until a
+ * character is whole. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -30,7 +31,7 @@ struct sample {
     struct tn_chooser *chooser;
     const char *prompt;
     size_t prompt_bytes;
-    int32_t *ids, *window;                       /* prompt and what followed; [seq_len], what the model sees */
+    int32_t *ids, *window;                       /* prompt and what followed; what the model sees of it */
     float *logits;                               /* [seq_len, vocab] */
     int64_t count, vocab, length;                /* ids so far; length: seq_len */
 };
@@ -60,16 +61,16 @@ static tn_status find(const struct sample *s, const char *run, char **out)
 /* What concerns other processes is left out: one is enough here, however many trained. */
 static int is_of_no_use(const char *key)
 {
-    return !strncmp(key, "parallel.", 9) || !strcmp(key, "backend.comm") || !strcmp(key, "backend.bootstrap") ||
-           !strcmp(key, "train.micro_batch");
+    return !strncmp(key, "parallel.", 9) || !strcmp(key, "backend.comm") ||
+           !strcmp(key, "backend.bootstrap") || !strcmp(key, "train.micro_batch");
 }
 
 static tn_status check_settings(const struct sample *s)
 {
     for (int i = 0; i < s->o->settings; i++)
         if (strncmp(s->o->setting[i], "backend.", 8) && strncmp(s->o->setting[i], "plugins.", 8))
-            return tn_error(TN_ERR_CONFIG, "sample: %.120s: the checkpoint says what the model is; only keys of [backend] and [plugins] "
-                            "can be set here", s->o->setting[i]);
+            return tn_error(TN_ERR_CONFIG, "sample: %.120s: the checkpoint says what the model is; only keys "
+                            "of [backend] and [plugins] can be set here", s->o->setting[i]);
     return TN_OK;
 }
 
@@ -93,7 +94,9 @@ static tn_status open_tokenizer(struct sample *s)
     const struct tn_saved *state = tn_checkpoint_state(s->checkpoint);
 
     if (!tn_saved_find(state, "tokenizer.json"))
-        return tn_error(TN_ERR_INPUT, "%s has no tokenizer.json: its data had none, so there is no text to make", state->dir);
+        return tn_error(TN_ERR_INPUT,
+                        "%s has no tokenizer.json: its data had none, so there is no text to make",
+                        state->dir);
     tn_status status = tn_tokenizer_load(tn_path_join(s->arena, state->dir, "tokenizer.json"), &s->tokenizer);
     return status < 0 ? status : tn_decoder_new(s->tokenizer, &s->decoder);
 }
@@ -155,8 +158,9 @@ static tn_status encode_prompt(struct sample *s)
     s->ids = calloc(bytes + 2 + (size_t)options_int(s->o, "tokens"), sizeof *s->ids);
     if (!s->ids)
         return tn_error(TN_ERR_MEMORY, "no memory for %zu bytes of prompt", bytes);
-    status = tn_tokenizer_encode(s->tokenizer, options_given(s->o, "prompt-file") ? options_text(s->o, "prompt-file") : "--prompt", text,
-                                 bytes, s->ids, &count);
+    status = tn_tokenizer_encode(
+        s->tokenizer, options_given(s->o, "prompt-file") ? options_text(s->o, "prompt-file") : "--prompt",
+        text, bytes, s->ids, &count);
     s->count = (int64_t)count;
     if (status == TN_OK && count == 0)
         begin_anyhow(s);
@@ -169,8 +173,10 @@ static tn_status encode_prompt(struct sample *s)
 
 static tn_status room(struct sample *s)
 {
-    struct tn_choice choice = {.temperature = options_given(s->o, "greedy") ? 0 : options_float(s->o, "temperature"),
-                               .top_k = options_int(s->o, "top-k"), .top_p = options_float(s->o, "top-p"),
+    struct tn_choice choice = {.temperature =
+                                   options_given(s->o, "greedy") ? 0 : options_float(s->o, "temperature"),
+                               .top_k = options_int(s->o, "top-k"),
+                               .top_p = options_float(s->o, "top-p"),
                                .seed = (uint64_t)options_int(s->o, "seed")};
 
     s->vocab = tn_session_model(s->session)->vocab_size;
@@ -180,13 +186,14 @@ static tn_status room(struct sample *s)
     if (!s->window || !s->logits)
         return tn_error(TN_ERR_MEMORY, "no memory for the logits of %" PRId64 " tokens", s->length);
     if (tn_tokenizer_vocab_size(s->tokenizer) > s->vocab)
-        return tn_error(TN_ERR_INPUT, "%s/tokenizer.json has %" PRId64 " tokens, the model beside it only %" PRId64,
-                        tn_checkpoint_state(s->checkpoint)->dir, tn_tokenizer_vocab_size(s->tokenizer), s->vocab);
+        return tn_error(
+            TN_ERR_INPUT, "%s/tokenizer.json has %" PRId64 " tokens, the model beside it only %" PRId64,
+            tn_checkpoint_state(s->checkpoint)->dir, tn_tokenizer_vocab_size(s->tokenizer), s->vocab);
     return tn_chooser_new(tn_tokenizer_vocab_size(s->tokenizer), &choice, &s->chooser);
 }
 
-/* The token behind the last one. Ids that the model has beyond the tokenizer's (a vocabulary that was rounded up) are
- * never chosen. */
+/* The token behind the last one. Ids that the model has beyond the tokenizer's (a vocabulary that was rounded
+ * up) are never chosen. */
 static tn_status next(struct sample *s)
 {
     int64_t seen = s->count < s->length ? s->count : s->length, id;
@@ -282,15 +289,18 @@ static int cmd_sample(int argc, char **argv)
 static const struct option options[] = {
     {.name = "prompt", .value = "TEXT", .help = "What the text begins with"},
     {.name = "prompt-file", .value = "FILE", .help = "A file with what the text begins with"},
-    {.name = "tokens", .value = "N", .help = "Tokens to make", .type = TN_KEY_INT, .low = 0, .high = 1e9, .preset = "200"},
-    {.name = "temperature", .value = "T", .help = "Divides the logits; 0 always takes the likeliest token", .type = TN_KEY_FLOAT,
-     .low = 0, .high = 1e6, .preset = "0.8"},
-    {.name = "top-k", .value = "K", .help = "Only the K likeliest tokens; 0: all", .type = TN_KEY_INT, .low = 0, .high = 1e9, .preset = "200"},
-    {.name = "top-p", .value = "P", .help = "Only the fewest tokens that make P of the probability", .type = TN_KEY_FLOAT, .low = 0,
-     .high = 1, .preset = "1"},
-    {.name = "seed", .value = "S", .help = "Of the draws; the same seed, the same text", .type = TN_KEY_INT, .low = 0, .high = 9007199254740991.0,
-     .preset = "1337"},
-    {.name = "step", .value = "N", .help = "The checkpoint of this step, instead of the newest", .type = TN_KEY_INT, .low = 0, .high = 4294967295.0},
+    {.name = "tokens", .value = "N", .help = "Tokens to make", .type = TN_KEY_INT, .low = 0, .high = 1e9,
+     .preset = "200"},
+    {.name = "temperature", .value = "T", .help = "Divides the logits; 0 always takes the likeliest token",
+     .type = TN_KEY_FLOAT, .low = 0, .high = 1e6, .preset = "0.8"},
+    {.name = "top-k", .value = "K", .help = "Only the K likeliest tokens; 0: all", .type = TN_KEY_INT,
+     .low = 0, .high = 1e9, .preset = "200"},
+    {.name = "top-p", .value = "P", .help = "Only the fewest tokens that make P of the probability",
+     .type = TN_KEY_FLOAT, .low = 0, .high = 1, .preset = "1"},
+    {.name = "seed", .value = "S", .help = "Of the draws; the same seed, the same text", .type = TN_KEY_INT,
+     .low = 0, .high = 9007199254740991.0, .preset = "1337"},
+    {.name = "step", .value = "N", .help = "The checkpoint of this step, instead of the newest",
+     .type = TN_KEY_INT, .low = 0, .high = 4294967295.0},
     {.name = "greedy", .help = "Always the likeliest token, as --temperature 0"},
     {0},
 };
@@ -298,10 +308,11 @@ static const struct option options[] = {
 const struct command sample_command = {
     .name = "sample",
     .help = "Generates text from a run directory",
-    .usage = "RUN [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T] [--top-k K] [--top-p P] [--seed S] [--step N] "
-             "[--greedy] [backend.key=value ...]",
-    .detail = "RUN is a run directory, whose newest checkpoint is taken, or the directory of one checkpoint. The text goes to stdout "
-              "behind its prompt. Without a prompt it begins after a newline, or after token 0 where the vocabulary has no newline.",
+    .usage = "RUN [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T] [--top-k K] "
+             "[--top-p P] [--seed S] [--step N] [--greedy] [backend.key=value ...]",
+    .detail = "RUN is a run directory, whose newest checkpoint is taken, or the directory of one checkpoint. "
+              "The text goes to stdout behind its prompt. Without a prompt it begins after a newline, or "
+              "after token 0 where the vocabulary has no newline.",
     .options = options,
     .files_min = 1,
     .files_max = 1,

@@ -1,10 +1,10 @@
 /* cmd_step.c - tenon step: a few updates from given weights on given batches, and everything that came out.
  *
- * The way to compare with another implementation. The case is a safetensors file with initial weights (init.NAME),
- * tokens and targets [steps, global_batch, seq_len] and, in its metadata, {"ini": {...}, "steps": n}, which is the
- * configuration where none is given, and weaker than one that is. The output has loss and gnorm of every step,
- * logits of the first micro-batch and gradients before clipping of step 0 (grad.NAME), and the weights at the end
- * (after.NAME). The learning rate is that of the schedule. */
+ * The way to compare with another implementation. The case is a safetensors file with initial weights
+ * (init.NAME), tokens and targets [steps, global_batch, seq_len] and, in its metadata, {"ini": {...},
+ * "steps": n}, which is the configuration where none is given, and weaker than one that is. The output has
+ * loss and gnorm of every step, logits of the first micro-batch and gradients before clipping of step 0
+ * (grad.NAME), and the weights at the end (after.NAME). The learning rate is that of the schedule. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -53,7 +53,8 @@ static tn_status read_ini(struct step *s, const json_t *root)
         return tn_error(TN_ERR_INPUT, "%s: the metadata \"case\" has no \"ini\"", s->path);
     json_object_foreach(ini, key, v) {
         if (!(text = json_value(s->arena, v)))
-            return tn_error(TN_ERR_INPUT, "%s: \"ini\" has a value for %.80s that is no text, number or flag", s->path, key);
+            return tn_error(TN_ERR_INPUT, "%s: \"ini\" has a value for %.80s that is no text, number or flag",
+                            s->path, key);
         tn_config_case(s->config, tn_text(s->arena, "%s", key), tn_text(s->arena, "%s", text));
     }
     return TN_OK;
@@ -89,10 +90,13 @@ static tn_status find_batch(const struct step *s, const char *name, const struct
     if (t->dtype != TN_I32 || t->rank != 3)
         return tn_error(TN_ERR_INPUT, "%s: %s must be I32 [steps, global_batch, seq_len]", s->path, name);
     if (t->shape[1] != shape->global_batch || t->shape[2] != shape->seq_len)
-        return tn_error(TN_ERR_INPUT, "%s: %s has %" PRId64 " sequences of %" PRId64 ", the configuration has train.global_batch = %"
-                        PRId64 " and seq_len = %" PRId64, s->path, name, t->shape[1], t->shape[2], shape->global_batch, shape->seq_len);
+        return tn_error(TN_ERR_INPUT,
+                        "%s: %s has %" PRId64 " sequences of %" PRId64
+                        ", the configuration has train.global_batch = %" PRId64 " and seq_len = %" PRId64,
+                        s->path, name, t->shape[1], t->shape[2], shape->global_batch, shape->seq_len);
     if (t->shape[0] < s->steps)
-        return tn_error(TN_ERR_INPUT, "%s: %s is of %" PRId64 " steps, %" PRId64 " are asked for", s->path, name, t->shape[0], s->steps);
+        return tn_error(TN_ERR_INPUT, "%s: %s is of %" PRId64 " steps, %" PRId64 " are asked for", s->path,
+                        name, t->shape[0], s->steps);
     return TN_OK;
 }
 
@@ -105,8 +109,10 @@ static tn_status check_ids(const struct step *s, const struct tn_tensor *t, int3
     for (uint64_t i = 0; i < t->bytes / sizeof id; i++) {
         memcpy(&id, (const char *)t->data + i * sizeof id, sizeof id);
         if (id < low || id >= vocab)
-            return tn_error(TN_ERR_INPUT, "%s: %s has id %" PRId32 " at element %" PRIu64 ", outside the vocabulary of %" PRId64, s->path,
-                            t->name, id, i, vocab);
+            return tn_error(TN_ERR_INPUT,
+                            "%s: %s has id %" PRId32 " at element %" PRIu64
+                            ", outside the vocabulary of %" PRId64,
+                            s->path, t->name, id, i, vocab);
     }
     return TN_OK;
 }
@@ -121,16 +127,18 @@ static tn_status check_one(const struct step *s, const struct tn_session_tensor 
     const struct tn_tensor *f = initial(s, t->name);
 
     if (!f)
-        return tn_error(TN_ERR_INPUT, "%s has no initial weights init.%s, which this model needs", s->path, t->name);
-    if (f->dtype == t->dtype && f->rank == t->rank && f->bytes == t->bytes && !memcmp(f->shape, t->shape, t->rank * sizeof *t->shape))
+        return tn_error(TN_ERR_INPUT, "%s has no initial weights init.%s, which this model needs", s->path,
+                        t->name);
+    if (f->dtype == t->dtype && f->rank == t->rank && f->bytes == t->bytes &&
+        !memcmp(f->shape, t->shape, t->rank * sizeof *t->shape))
         return TN_OK;
     char want[160] = "", got[160] = "";
     for (uint32_t d = 0; d < t->rank; d++)
         snprintf(want + strlen(want), sizeof want - strlen(want), "%s%" PRId64, d ? ", " : "", t->shape[d]);
     for (uint32_t d = 0; d < f->rank; d++)
         snprintf(got + strlen(got), sizeof got - strlen(got), "%s%" PRId64, d ? ", " : "", f->shape[d]);
-    return tn_error(TN_ERR_INPUT, "%s: init.%s is %s [%s], this model has %s [%s]", s->path, t->name, tn_file_dtype_name(f->dtype), got,
-                    tn_file_dtype_name(t->dtype), want);
+    return tn_error(TN_ERR_INPUT, "%s: init.%s is %s [%s], this model has %s [%s]", s->path, t->name,
+                    tn_file_dtype_name(f->dtype), got, tn_file_dtype_name(t->dtype), want);
 }
 
 /* Every parameter has its weights, and no weights are left over. */
@@ -147,7 +155,9 @@ static tn_status check_weights(const struct step *s)
     for (uint64_t i = 0; i < tn_safetensors_count(s->file); i++)
         there += !strncmp(tn_safetensors_at(s->file, i)->name, "init.", 5);
     if (status == TN_OK && there != used)
-        return tn_error(TN_ERR_INPUT, "%s has initial weights of %" PRIu64 " tensors, this model has %" PRIu64, s->path, there, used);
+        return tn_error(TN_ERR_INPUT,
+                        "%s has initial weights of %" PRIu64 " tensors, this model has %" PRIu64, s->path,
+                        there, used);
     return status;
 }
 
@@ -178,7 +188,9 @@ static tn_status set_weights(struct step *s)
             status = tn_session_set(s->session, i, initial(s, t->name)->data);
     }
     const struct tn_session_shape *shape = tn_session_shape(s->session);
-    uint64_t logits = (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) * sizeof(float);
+    uint64_t logits =
+        (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) *
+        sizeof(float);
     s->buffer = malloc((size_t)(logits > most ? logits : most));
     if (status == TN_OK && !s->buffer)
         status = tn_error(TN_ERR_MEMORY, "no memory for the largest tensor");
@@ -199,7 +211,8 @@ static tn_status declare(struct step *s)
         for (uint32_t i = 0; i < tn_session_tensors(s->session) && status == TN_OK; i++) {
             const struct tn_session_tensor *t = tn_session_tensor(s->session, i);
             if (!t->is_state)
-                status = tn_safetensors_declare(s->out, tn_text(s->arena, "%s.%s", prefix[p], t->name), t->dtype, t->rank, t->shape);
+                status = tn_safetensors_declare(s->out, tn_text(s->arena, "%s.%s", prefix[p], t->name),
+                                                t->dtype, t->rank, t->shape);
         }
     if (status == TN_OK)
         status = tn_safetensors_declare(s->out, "loss", TN_F64, 1, &s->steps);
@@ -208,7 +221,8 @@ static tn_status declare(struct step *s)
     return status < 0 ? status : tn_safetensors_begin(s->out);
 }
 
-static tn_status write_weights(struct step *s, tn_status (*get)(struct tn_session *session, uint32_t i, void *host))
+static tn_status write_weights(struct step *s,
+                               tn_status (*get)(struct tn_session *session, uint32_t i, void *host))
 {
     tn_status status = TN_OK;
 
@@ -226,7 +240,9 @@ static tn_status write_weights(struct step *s, tn_status (*get)(struct tn_sessio
 static tn_status write_first(struct step *s)
 {
     const struct tn_session_shape *shape = tn_session_shape(s->session);
-    uint64_t bytes = (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) * sizeof(float);
+    uint64_t bytes =
+        (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) *
+        sizeof(float);
     tn_status status = tn_session_step_logits(s->session, s->buffer);
 
     if (status == TN_OK)
@@ -240,14 +256,19 @@ static tn_status update(struct step *s, int64_t i, const struct tn_schedule *sch
     struct tn_session_result r = {0};
     tn_status status;
 
-    memcpy(s->batch, (const char *)s->tokens->data + (size_t)i * batch * sizeof(int32_t), batch * sizeof(int32_t));
-    memcpy(s->batch + batch, (const char *)s->targets->data + (size_t)i * batch * sizeof(int32_t), batch * sizeof(int32_t));
-    status = tn_session_update(s->session, (uint64_t)i, s->batch, s->batch + batch, tn_schedule_lr(schedule, i), &r);
+    memcpy(s->batch, (const char *)s->tokens->data + (size_t)i * batch * sizeof(int32_t),
+           batch * sizeof(int32_t));
+    memcpy(s->batch + batch, (const char *)s->targets->data + (size_t)i * batch * sizeof(int32_t),
+           batch * sizeof(int32_t));
+    status = tn_session_update(s->session, (uint64_t)i, s->batch, s->batch + batch,
+                               tn_schedule_lr(schedule, i), &r);
     s->loss[i] = r.loss;
     s->gnorm[i] = r.gnorm;
     if (status == TN_OK && (!isfinite(r.loss) || !isfinite(r.gnorm)))
-        return tn_error(TN_ERR_NUMBER, "step %" PRId64 ": loss %g, gradient norm %g; the first tensor that is not finite is %s", i, r.loss,
-                        r.gnorm, tn_session_nonfinite(s->session));
+        return tn_error(TN_ERR_NUMBER,
+                        "step %" PRId64
+                        ": loss %g, gradient norm %g; the first tensor that is not finite is %s",
+                        i, r.loss, r.gnorm, tn_session_nonfinite(s->session));
     return status;
 }
 
@@ -266,7 +287,8 @@ static tn_status compute(struct step *s)
         status = write_weights(s, tn_session_get);
     if (status == TN_OK)
         status = tn_safetensors_write(s->out, s->loss, (uint64_t)s->steps * sizeof *s->loss);
-    return status < 0 ? status : tn_safetensors_write(s->out, s->gnorm, (uint64_t)s->steps * sizeof *s->gnorm);
+    return status < 0 ? status
+                      : tn_safetensors_write(s->out, s->gnorm, (uint64_t)s->steps * sizeof *s->gnorm);
 }
 
 static void print(const struct step *s)
@@ -286,7 +308,8 @@ static tn_status run(struct step *s, const char *out)
         status = set_weights(s);
     if (status < 0 || (status = tn_safetensors_create(out, &s->out)) < 0)
         return status;
-    s->batch = tn_alloc_array(s->arena, 2 * (size_t)(s->tokens->shape[1] * s->tokens->shape[2]), sizeof *s->batch);
+    s->batch =
+        tn_alloc_array(s->arena, 2 * (size_t)(s->tokens->shape[1] * s->tokens->shape[2]), sizeof *s->batch);
     s->loss = tn_alloc_array(s->arena, (size_t)s->steps, sizeof *s->loss);
     s->gnorm = tn_alloc_array(s->arena, (size_t)s->steps, sizeof *s->gnorm);
     if ((status = compute(s)) < 0) {
@@ -318,7 +341,9 @@ static tn_status open_case(struct step *s, const struct options *o)
 static tn_status step(const struct options *o)
 {
     struct step s = {.arena = tn_arena_new(), .path = options_text(o, "case")};
-    tn_status status = s.path && options_given(o, "out") ? TN_OK : tn_error(TN_ERR_CONFIG, "step: --case FILE and --out OUT are needed");
+    tn_status status = s.path && options_given(o, "out")
+                           ? TN_OK
+                           : tn_error(TN_ERR_CONFIG, "step: --case FILE and --out OUT are needed");
 
     if (status == TN_OK)
         status = open_case(&s, o);
@@ -345,8 +370,15 @@ static int cmd_step(int argc, char **argv)
 
 static const struct option options[] = {
     {.name = "case", .value = "FILE", .help = "Weights, batches and configuration, a safetensors file"},
-    {.name = "steps", .value = "K", .help = "Updates to make, instead of those that the case names", .type = TN_KEY_INT, .low = 1, .high = 1e9},
-    {.name = "out", .value = "OUT", .help = "Where losses, norms, logits, gradients and weights go, a safetensors file"},
+    {.name = "steps",
+     .value = "K",
+     .help = "Updates to make, instead of those that the case names",
+     .type = TN_KEY_INT,
+     .low = 1,
+     .high = 1e9},
+    {.name = "out",
+     .value = "OUT",
+     .help = "Where losses, norms, logits, gradients and weights go, a safetensors file"},
     {0},
 };
 
@@ -354,8 +386,9 @@ const struct command step_command = {
     .name = "step",
     .help = "Makes a few updates from given weights on given batches, and writes all that came out",
     .usage = "[CFG] --case FILE [--steps K] --out OUT [section.key=value ...]",
-    .detail = "The case holds init.NAME, tokens and targets; its metadata \"case\" is the configuration where CFG does not say "
-              "otherwise. The output holds loss and gnorm of every step, logits and grad.NAME of the first, after.NAME of the last.",
+    .detail = "The case holds init.NAME, tokens and targets; its metadata \"case\" is the configuration "
+              "where CFG does not say otherwise. The output holds loss and gnorm of every step, logits and "
+              "grad.NAME of the first, after.NAME of the last.",
     .options = options,
     .files_max = 1,
     .settings = 1,

@@ -1,8 +1,8 @@
 /* checkpoint_config.c - the configuration in a checkpoint against the one of this run; see checkpoint.h.
  *
- * Three kinds of key: those that make the model and its optimizer must be the same; those that say where things
- * are, or how long to go on, may always change; a change of any other (learning rate, batch, seed) is allowed, but
- * the run says so, since the curve is another one from there on. */
+ * Three kinds of key: those that make the model and its optimizer must be the same; those that say where
+ * things are, or how long to go on, may always change; a change of any other (learning rate, batch, seed) is
+ * allowed, but the run says so, since the curve is another one from there on. */
 #include "train/checkpoint.h"
 
 #include "base/value.h"
@@ -11,8 +11,10 @@
 static const char *const not_the_model[] = {"model.dropout", "model.init_std", NULL};
 
 /* Keys and whole sections (with a dot at the end) whose change says nothing about the curve. */
-static const char *const of_no_matter[] = {"train.steps", "train.eval_interval", "train.eval_batches", "train.log_interval",
-    "train.micro_batch", "train.nonfinite", "data.dir", "checkpoint.", "plugins.", "parallel.", "backend.", NULL};
+static const char *const of_no_matter[] = {
+    "train.steps",       "train.eval_interval", "train.eval_batches", "train.log_interval",
+    "train.micro_batch", "train.nonfinite",     "data.dir",           "checkpoint.",
+    "plugins.",          "parallel.",           "backend.",           NULL};
 
 static int is_in(const char *const *list, const char *name)
 {
@@ -66,12 +68,14 @@ tn_status tn_checkpoint_match_config(const struct tn_checkpoint *k, const struct
         return tn_error(TN_ERR_INPUT, "%s is a checkpoint of another model: %s", dir, all);
     for (size_t i = 0; tn_config_at(c, i, &e); i++)
         if (!strcmp(e.name, "optimizer.name") && (there = other_value(k, &e)))
-            return tn_error(TN_ERR_INPUT, "%s has the state of another optimizer: optimizer.name is %s there, %s here", dir, there,
-                            e.value);
+            return tn_error(TN_ERR_INPUT,
+                            "%s has the state of another optimizer: optimizer.name is %s there, %s here", dir,
+                            there, e.value);
     return TN_OK;
 }
 
-const char *tn_checkpoint_changes(const struct tn_checkpoint *k, const struct tn_config *c, char *out, size_t bytes)
+const char *tn_checkpoint_changes(const struct tn_checkpoint *k, const struct tn_config *c, char *out,
+                                  size_t bytes)
 {
     struct tn_config_entry e;
     const char *there;

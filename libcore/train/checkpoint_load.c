@@ -1,7 +1,7 @@
 /* checkpoint_load.c - files become the session's tensors; see checkpoint.h.
  *
- * The parts of a model may be cut into any number of files, each tensor whole in one of them; which one has it is
- * asked of the files, not of the index. */
+ * The parts of a model may be cut into any number of files, each tensor whole in one of them; which one has
+ * it is asked of the files, not of the index. */
 #include "train/checkpoint.h"
 
 #include "base/file.h"
@@ -26,13 +26,15 @@ static int is_tensors(const char *name)
 {
     const char *end = strstr(name, ".safetensors");
 
-    return end && !strcmp(end, ".safetensors") && (has_prefix(name, "model-") || has_prefix(name, "optimizer-"));
+    return end && !strcmp(end, ".safetensors") &&
+           (has_prefix(name, "model-") || has_prefix(name, "optimizer-"));
 }
 
 tn_status tn_checkpoint_open(const char *dir, struct tn_checkpoint **out)
 {
     struct tn_checkpoint *k = calloc(1, sizeof *k);
-    tn_status status = k ? tn_saved_read(dir, &k->state) : tn_error(TN_ERR_MEMORY, "no memory to open %s", dir);
+    tn_status status =
+        k ? tn_saved_read(dir, &k->state) : tn_error(TN_ERR_MEMORY, "no memory to open %s", dir);
 
     *out = k;
     if (status < 0) {
@@ -65,12 +67,16 @@ tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct t
     size_t train = strcspn(data->fingerprint, " ");          /* "train=HASH val=HASH" */
 
     if (k->state.tokenizer && data->tokenizer_hash && k->state.tokenizer != data->tokenizer_hash)
-        return tn_error(TN_ERR_INPUT, "%s was trained with another tokenizer than that of the data here (checksum %016" PRIx64
-                        ", here %016" PRIx64 "): set data.dir to its data, or another checkpoint.dir to start anew",
-                        k->state.dir, k->state.tokenizer, data->tokenizer_hash);
+        return tn_error(
+            TN_ERR_INPUT,
+            "%s was trained with another tokenizer than that of the data here (checksum %016" PRIx64
+            ", here %016" PRIx64 "): set data.dir to its data, or another checkpoint.dir to start anew",
+            k->state.dir, k->state.tokenizer, data->tokenizer_hash);
     if (strncmp(k->state.data, data->fingerprint, train + 1))
-        return tn_error(TN_ERR_INPUT, "%s was trained on other data (%s, here %s): set data.dir to those, or another "
-                        "checkpoint.dir to start anew", k->state.dir, k->state.data, data->fingerprint);
+        return tn_error(TN_ERR_INPUT,
+                        "%s was trained on other data (%s, here %s): set data.dir to those, or another "
+                        "checkpoint.dir to start anew",
+                        k->state.dir, k->state.data, data->fingerprint);
     return TN_OK;
 }
 
@@ -88,7 +94,8 @@ static tn_status open_files(struct tn_checkpoint *k)
         if (!is_tensors(k->state.file[i].name))
             continue;
         k->name[k->files] = k->state.file[i].name;
-        status = tn_safetensors_open(tn_path_join(a, k->state.dir, k->state.file[i].name), &k->file[k->files]);
+        status =
+            tn_safetensors_open(tn_path_join(a, k->state.dir, k->state.file[i].name), &k->file[k->files]);
         k->files += status == TN_OK;
     }
     tn_arena_free(a);
@@ -125,13 +132,15 @@ static tn_status match_one(const struct tn_checkpoint *k, const struct tn_sessio
 
     if (!found)
         return tn_error(TN_ERR_INPUT, "%s has no %s %s: it is a checkpoint of another %s", k->state.dir,
-                        t->is_state ? "optimizer state" : "tensor", t->name, t->is_state ? "optimizer" : "model");
+                        t->is_state ? "optimizer state" : "tensor", t->name,
+                        t->is_state ? "optimizer" : "model");
     if (found->dtype != t->dtype)
-        return tn_error(TN_ERR_INPUT, "%s: %s is %s, it must be %s", k->state.dir, t->name, tn_file_dtype_name(found->dtype),
-                        tn_file_dtype_name(t->dtype));
-    if (found->rank != t->rank || memcmp(found->shape, t->shape, t->rank * sizeof *t->shape) || found->bytes != t->bytes)
-        return tn_error(TN_ERR_INPUT, "%s is of another model: %s is %s there, %s here", k->state.dir, t->name,
-                        shape_text(found->rank, found->shape, there, sizeof there),
+        return tn_error(TN_ERR_INPUT, "%s: %s is %s, it must be %s", k->state.dir, t->name,
+                        tn_file_dtype_name(found->dtype), tn_file_dtype_name(t->dtype));
+    if (found->rank != t->rank || memcmp(found->shape, t->shape, t->rank * sizeof *t->shape) ||
+        found->bytes != t->bytes)
+        return tn_error(TN_ERR_INPUT, "%s is of another model: %s is %s there, %s here", k->state.dir,
+                        t->name, shape_text(found->rank, found->shape, there, sizeof there),
                         shape_text(t->rank, t->shape, here, sizeof here));
     return TN_OK;
 }
@@ -140,14 +149,18 @@ static tn_status match_one(const struct tn_checkpoint *k, const struct tn_sessio
 static tn_status match_rest(const struct tn_checkpoint *k, const struct tn_session *s, int slots)
 {
     for (uint32_t f = 0; f < k->files; f++)
-        for (uint64_t i = 0; (slots || has_prefix(k->name[f], "model-")) && i < tn_safetensors_count(k->file[f]); i++) {
+        for (uint64_t i = 0;
+             (slots || has_prefix(k->name[f], "model-")) && i < tn_safetensors_count(k->file[f]); i++) {
             const char *name = tn_safetensors_at(k->file[f], i)->name;
             uint32_t t = 0;
             while (t < tn_session_tensors(s) && strcmp(tn_session_tensor(s, t)->name, name))
                 t++;
             if (t == tn_session_tensors(s))
-                return tn_error(TN_ERR_INPUT, "%s has a tensor %s that this configuration has no use for: it is a checkpoint of "
-                                "another %s", k->state.dir, name, has_prefix(k->name[f], "model-") ? "model" : "optimizer");
+                return tn_error(
+                    TN_ERR_INPUT,
+                    "%s has a tensor %s that this configuration has no use for: it is a checkpoint of "
+                    "another %s",
+                    k->state.dir, name, has_prefix(k->name[f], "model-") ? "model" : "optimizer");
         }
     return TN_OK;
 }

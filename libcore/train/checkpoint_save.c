@@ -30,8 +30,9 @@ static tn_status buffer_new(const struct tn_session *s, void **out)
         if (tn_session_tensor(s, i)->bytes > most)
             most = tn_session_tensor(s, i)->bytes;
     *out = malloc((size_t)most);
-    return *out ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a tensor of %llu bytes on its way to the disk",
-                                   (unsigned long long)most);
+    return *out ? TN_OK
+                : tn_error(TN_ERR_MEMORY, "no memory for a tensor of %llu bytes on its way to the disk",
+                           (unsigned long long)most);
 }
 
 static tn_status declare(const struct tn_session *s, int slots, struct tn_safetensors_writer *w)
@@ -93,15 +94,18 @@ static tn_status save_index(const struct tn_session *s, struct tn_save *save)
         json_object_set_new(map, t->name, json_string(MODEL));
         total += t->bytes;
     }
-    json_t *root = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
+    json_t *root =
+        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)total, "weight_map", map);
     char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS) : NULL;
     json_decref(root);
-    tn_status status = text ? tn_save_put(save, INDEX, text, strlen(text)) : tn_error(TN_ERR_MEMORY, "no memory for " INDEX);
+    tn_status status =
+        text ? tn_save_put(save, INDEX, text, strlen(text)) : tn_error(TN_ERR_MEMORY, "no memory for " INDEX);
     free(text);
     return status;
 }
 
-static tn_status save_tokenizer(const struct tn_config *c, const struct tn_dataset *data, struct tn_save *save)
+static tn_status save_tokenizer(const struct tn_config *c, const struct tn_dataset *data,
+                                struct tn_save *save)
 {
     struct tn_arena *a = tn_arena_new();
     char *text = NULL;
@@ -109,7 +113,8 @@ static tn_status save_tokenizer(const struct tn_config *c, const struct tn_datas
     tn_status status = TN_OK;
 
     if (data->tokenizer_hash)
-        status = tn_file_read(tn_path_join(a, tn_config_text(c, "data.dir"), "tokenizer.json"), TOKENIZER_LIMIT, &text, &bytes);
+        status = tn_file_read(tn_path_join(a, tn_config_text(c, "data.dir"), "tokenizer.json"),
+                              TOKENIZER_LIMIT, &text, &bytes);
     if (status == TN_OK && text)
         status = tn_save_put(save, "tokenizer.json", text, bytes);
     free(text);
@@ -117,7 +122,8 @@ static tn_status save_tokenizer(const struct tn_config *c, const struct tn_datas
     return status;
 }
 
-static tn_status save_all(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data, struct tn_save *save)
+static tn_status save_all(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
+                          struct tn_save *save)
 {
     void *buffer;
     tn_status status = buffer_new(s, &buffer);
@@ -134,8 +140,8 @@ static tn_status save_all(struct tn_session *s, const struct tn_config *c, const
     return status;
 }
 
-tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data, const char *run,
-                             int64_t step)
+tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
+                             const char *run, int64_t step)
 {
     struct tn_save *save;
     tn_status status = tn_save_begin(run, step, &save);
@@ -147,7 +153,9 @@ tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, co
         return status;
     }
     json_t *config = tn_config_json(c);
-    struct tn_saved state = {.seed = (uint64_t)tn_config_int(c, "train.seed"), .config = config, .data = data->fingerprint,
+    struct tn_saved state = {.seed = (uint64_t)tn_config_int(c, "train.seed"),
+                             .config = config,
+                             .data = data->fingerprint,
                              .tokenizer = data->tokenizer_hash};
     status = tn_save_commit(save, &state);
     json_decref(config);

@@ -97,7 +97,8 @@ tn_status tn_choose(struct tn_chooser *c, const float *logits, int64_t position,
     if (c->choice.temperature <= 0)
         return TN_OK;
     for (int64_t i = 0; i < c->vocab; i++)
-        c->candidate[i] = (struct candidate){exp(((double)logits[i] - logits[best]) / c->choice.temperature), i};
+        c->candidate[i] =
+            (struct candidate){exp(((double)logits[i] - logits[best]) / c->choice.temperature), i};
     qsort(c->candidate, (size_t)c->vocab, sizeof *c->candidate, order);
     *id = draw(c, kept(c), tn_random_uniform(c->choice.seed, TN_STREAM_SAMPLE, 0, (uint64_t)position));
     return TN_OK;

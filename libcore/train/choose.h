@@ -1,8 +1,9 @@
 /* choose.h - the next token, drawn from logits.
  *
- * temperature divides the logits (0: the largest, no draw at all); of the probabilities, top_k keeps the k largest,
- * then top_p the fewest largest that make p of the rest. What is drawn at a position is a function of the seed and
- * the position alone. Equal logits: the smaller id first, so that the result is the same everywhere. */
+ * temperature divides the logits (0: the largest, no draw at all); of the probabilities, top_k keeps the k
+ * largest, then top_p the fewest largest that make p of the rest. What is drawn at a position is a function
+ * of the seed and the position alone. Equal logits: the smaller id first, so that the result is the same
+ * everywhere. */
 #ifndef TN_TRAIN_CHOOSE_H
 #define TN_TRAIN_CHOOSE_H
 #include <tenon/abi.h>

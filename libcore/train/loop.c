@@ -1,7 +1,7 @@
 /* loop.c - updates, and what comes between two of them. See loop.h.
  *
- * Order after update s: validation, the line of metrics.jsonl, the checkpoint. So a checkpoint is never ahead of the
- * metrics, and a run that goes on from it writes each line once. */
+ * Order after update s: validation, the line of metrics.jsonl, the checkpoint. So a checkpoint is never ahead
+ * of the metrics, and a run that goes on from it writes each line once. */
 #include "train/loop_own.h"
 
 #include "base/status.h"
@@ -47,7 +47,8 @@ static json_t *number(double x)
 }
 
 /* u NULL: before the first update. val NAN: not validated. */
-static void write_metrics(struct train *t, const struct tn_progress_update *u, int skipped, double val, int validated)
+static void write_metrics(struct train *t, const struct tn_progress_update *u, int skipped, double val,
+                          int validated)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
     json_t *line = json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "tokens",
@@ -85,7 +86,8 @@ static const char *last_good(const struct train *t, char *out, size_t bytes)
 /* In pieces of one batch, between which a signal may end it: then *validated is 0. */
 static tn_status validate(struct train *t, double *val, int *validated)
 {
-    int64_t batches = tn_config_int(t->c, "train.eval_batches"), size = tn_session_shape(t->session)->global_batch;
+    int64_t batches = tn_config_int(t->c, "train.eval_batches"),
+            size = tn_session_shape(t->session)->global_batch;
     struct tn_mean mean = {0};
     tn_status status = TN_OK;
     char text[600];
@@ -101,8 +103,10 @@ static tn_status validate(struct train *t, double *val, int *validated)
     *val = tn_mean_value(&mean);
     *validated = 1;
     if (!isfinite(*val) && tn_config_is(t->c, "train.nonfinite", "stop"))
-        return tn_error(TN_ERR_NUMBER, "step %lld: the validation loss is %g; %s", (long long)t->step, *val, last_good(t, text, sizeof text));
-    tn_progress_say(&t->progress, "step %lld/%lld  validation loss %.4f", (long long)t->step, (long long)t->steps, *val);
+        return tn_error(TN_ERR_NUMBER, "step %lld: the validation loss is %g; %s", (long long)t->step, *val,
+                        last_good(t, text, sizeof text));
+    tn_progress_say(&t->progress, "step %lld/%lld  validation loss %.4f", (long long)t->step,
+                    (long long)t->steps, *val);
     return TN_OK;
 }
 
@@ -123,9 +127,11 @@ static tn_status stop_nonfinite(struct train *t, const struct tn_session_result 
     const char *where = tn_session_nonfinite(t->session);
     char text[600];
 
-    return tn_error(TN_ERR_NUMBER, "step %lld, rank %lld: loss %g, gradient norm %g; the first tensor that is not finite is %s; %s",
-                    (long long)(t->step + 1), (long long)tn_session_shape(t->session)->rank, r->loss, r->gnorm,
-                    where && *where ? where : "not known", last_good(t, text, sizeof text));
+    return tn_error(
+        TN_ERR_NUMBER,
+        "step %lld, rank %lld: loss %g, gradient norm %g; the first tensor that is not finite is %s; %s",
+        (long long)(t->step + 1), (long long)tn_session_shape(t->session)->rank, r->loss, r->gnorm,
+        where && *where ? where : "not known", last_good(t, text, sizeof text));
 }
 
 static tn_status judge(struct train *t, struct tn_session_result *r)
@@ -139,7 +145,8 @@ static tn_status judge(struct train *t, struct tn_session_result *r)
     if (tn_config_is(t->c, "train.nonfinite", "stop"))
         return stop_nonfinite(t, r);
     tn_progress_end(&t->progress);
-    tn_log(TN_LOG_WARNING, "step %lld is skipped: loss %g, gradient norm %g", (long long)(t->step + 1), r->loss, r->gnorm);
+    tn_log(TN_LOG_WARNING, "step %lld is skipped: loss %g, gradient norm %g", (long long)(t->step + 1),
+           r->loss, r->gnorm);
     return TN_OK;
 }
 
@@ -204,10 +211,13 @@ static tn_status finish(struct train *t, int64_t first)
     int sig = tn_signals_stop(), worth = t->step > first || t->step == t->steps;
 
     if (worth && !save(t))
-        return tn_error(TN_ERR_IO, "the last state of the run, step %lld, could not be saved", (long long)t->step);
+        return tn_error(TN_ERR_IO, "the last state of the run, step %lld, could not be saved",
+                        (long long)t->step);
     if (sig && t->step < t->steps)
-        tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s", sig == SIGINT ? "SIGINT" : "SIGTERM", (long long)t->step,
-                        (long long)t->steps, t->saved == t->step ? "saved; the same command goes on from here" : "nothing to save");
+        tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
+                        sig == SIGINT ? "SIGINT" : "SIGTERM", (long long)t->step, (long long)t->steps,
+                        t->saved == t->step ? "saved; the same command goes on from here"
+                                            : "nothing to save");
     return TN_OK;
 }
 

@@ -37,7 +37,8 @@ const char *tn_progress_time(double seconds, char *out, size_t bytes)
 
 void tn_progress_start(FILE *out, int64_t steps, int64_t interval, struct tn_progress *p)
 {
-    *p = (struct tn_progress){.out = out, .steps = steps, .interval = interval, .terminal = isatty(fileno(out))};
+    *p = (struct tn_progress){
+        .out = out, .steps = steps, .interval = interval, .terminal = isatty(fileno(out))};
 }
 
 static int columns(const struct tn_progress *p)
@@ -70,7 +71,8 @@ static void rate_text(double rate, char *out, size_t bytes)
         snprintf(out, bytes, rate < 1e7 ? "%.1fk" : "%.0fk", rate / 1000);
 }
 
-static void compose(const struct tn_progress *p, const struct tn_progress_update *u, char line[LINE], size_t room)
+static void compose(const struct tn_progress *p, const struct tn_progress_update *u, char line[LINE],
+                    size_t room)
 {
     char rate[32], left[32];
 

@@ -1,8 +1,9 @@
 /* progress.h - what a run shows while it goes on.
  *
- * On a terminal one line that is drawn again and again, no wider than the terminal and no oftener than an eye sees;
- * elsewhere (a file, a pipe) one plain line for every train.log_interval updates. Messages have lines of their own
- * in both cases. Time is that of updates alone: validation and saving do not count in tokens per second. */
+ * On a terminal one line that is drawn again and again, no wider than the terminal and no oftener than an eye
+ * sees; elsewhere (a file, a pipe) one plain line for every train.log_interval updates. Messages have lines
+ * of their own in both cases. Time is that of updates alone: validation and saving do not count in tokens per
+ * second. */
 #ifndef TN_TRAIN_PROGRESS_H
 #define TN_TRAIN_PROGRESS_H
 #include <stdint.h>

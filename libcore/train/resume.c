@@ -17,7 +17,9 @@ static int64_t step_of(const char *path)
 {
     const char *name = tn_path_name(path);
 
-    return strncmp(name, "step-", 5) || !all_digits(name + 5) || strlen(name) > 20 ? -1 : (int64_t)strtoll(name + 5, NULL, 10);
+    return strncmp(name, "step-", 5) || !all_digits(name + 5) || strlen(name) > 20
+               ? -1
+               : (int64_t)strtoll(name + 5, NULL, 10);
 }
 
 static tn_status take_step(const char *run, int64_t step, struct tn_resume *out)
@@ -37,7 +39,8 @@ static tn_status take_latest(const struct tn_config *c, const char *run, struct 
     tn_status status = tn_runs_latest(run, &step);
 
     if (status == TN_DECLINED)
-        return tn_config_fail(c, "checkpoint.resume", "this folder is no checkpoint and has no complete one in it");
+        return tn_config_fail(c, "checkpoint.resume",
+                              "this folder is no checkpoint and has no complete one in it");
     return status < 0 ? status : take_step(run, step, out);
 }
 
@@ -49,14 +52,16 @@ static int same_folder(const char *a, const char *b)
 }
 
 /* path without slashes at its end. */
-static tn_status take_path(const struct tn_config *c, const char *path, struct tn_arena *a, struct tn_resume *out)
+static tn_status take_path(const struct tn_config *c, const char *path, struct tn_arena *a,
+                           struct tn_resume *out)
 {
     const char *parent = tn_path_folder(a, path);
 
     if (step_of(path) >= 0 && tn_path_is_folder(parent))
         return take_step(parent, step_of(path), out);
     if (!tn_path_is_folder(path))
-        return tn_config_fail(c, "checkpoint.resume", "there is no such folder; auto, none, a step of checkpoint.dir, or the "
+        return tn_config_fail(c, "checkpoint.resume",
+                              "there is no such folder; auto, none, a step of checkpoint.dir, or the "
                               "path of a checkpoint is expected");
     return take_latest(c, path, out);
 }
@@ -125,7 +130,8 @@ static tn_status move(struct tn_arena *a, const char *run, int64_t step, const c
     return status;
 }
 
-tn_status tn_resume_set_aside(const char *run, const struct tn_resume *r, int64_t *moved, char *to, size_t bytes)
+tn_status tn_resume_set_aside(const char *run, const struct tn_resume *r, int64_t *moved, char *to,
+                              size_t bytes)
 {
     struct tn_arena *a;
     int64_t *steps;

@@ -28,9 +28,11 @@ void tn_schedule_check(struct tn_config *c)
 
     tn_schedule_read(c, &s);
     if (s.kind != TN_SCHEDULE_CONSTANT && s.min_lr > s.lr)
-        tn_config_problem(c, "schedule.min_lr", "more than optimizer.lr = %g, from which the rate is to fall", s.lr);
+        tn_config_problem(c, "schedule.min_lr", "more than optimizer.lr = %g, from which the rate is to fall",
+                          s.lr);
     if (s.kind == TN_SCHEDULE_WSD && s.decay > s.steps)
-        tn_config_problem(c, "schedule.decay", "longer than the whole schedule of %lld updates", (long long)s.steps);
+        tn_config_problem(c, "schedule.decay", "longer than the whole schedule of %lld updates",
+                          (long long)s.steps);
 }
 
 /* From lr down to min_lr; done from 0 to 1. */

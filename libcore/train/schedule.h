@@ -1,15 +1,15 @@
 /* schedule.h - the learning rate of every update, as a function of its number.
  *
- * No state: a run that resumes asks for update s and gets what an uninterrupted run got. Warm-up first, as nanoGPT
- * has it: update i of w gets lr (i + 1) / (w + 1), so none is wasted on a rate of 0. Then, from the end of the
- * warm-up to update `steps`,
+ * No state: a run that resumes asks for update s and gets what an uninterrupted run got. Warm-up first, as
+ * nanoGPT has it: update i of w gets lr (i + 1) / (w + 1), so none is wasted on a rate of 0. Then, from the
+ * end of the warm-up to update `steps`,
  *
  *   constant   lr, for ever
  *   cosine     half a cosine from lr down to min_lr
  *   linear     a straight line from lr down to min_lr
  *   wsd        lr, then a straight line to min_lr over the last `decay` updates
  *
- * and min_lr for all updates from `steps` on. A warm-up that is longer than the run is simply not finished. */
+ * and min_lr for all updates from `steps` on. A warm-up longer than the run is simply not finished. */
 #ifndef TN_TRAIN_SCHEDULE_H
 #define TN_TRAIN_SCHEDULE_H
 #include "base/config.h"
@@ -25,8 +25,8 @@ struct tn_schedule {
     int64_t warmup, steps, decay;                /* updates */
 };
 
-/* Reads the keys of [schedule], optimizer.lr and train.steps. What does not fit together becomes a problem of the
- * configuration (tn_config_problem); call it before the check. */
+/* Reads the keys of [schedule], optimizer.lr and train.steps. What does not fit together becomes a problem of
+ * the configuration (tn_config_problem); call it before the check. */
 void tn_schedule_check(struct tn_config *c);
 void tn_schedule_read(const struct tn_config *c, struct tn_schedule *out);
 

@@ -1,9 +1,9 @@
 /* signals.h - what SIGTERM, SIGINT and SIGUSR1 mean to a run: save, and go or stay.
  *
- * Handlers only note that a signal came; the loop asks between two updates, so that no update is cut and nothing is
- * saved from the middle of one. Who presses Ctrl-C twice does not want to wait: the second SIGINT ends the process
- * at once, and the checkpoints on the disk are what they were. A file that grows beyond a limit of the system is a
- * failed write, not the end (SIGXFSZ is ignored). Main thread. */
+ * Handlers only note that a signal came; the loop asks between two updates, so that no update is cut and
+ * nothing is saved from the middle of one. Who presses Ctrl-C twice does not want to wait: the second SIGINT
+ * ends the process at once, and the checkpoints on the disk are what they were. A file that grows beyond a
+ * limit of the system is a failed write, not the end (SIGXFSZ is ignored). Main thread. */
 #ifndef TN_TRAIN_SIGNALS_H
 #define TN_TRAIN_SIGNALS_H
 

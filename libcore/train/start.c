@@ -43,7 +43,8 @@ static tn_status open_data(struct train *t)
     uint32_t order = tn_config_is(t->c, "data.order", "shuffle") ? TN_ORDER_SHUFFLE : TN_ORDER_RANDOM;
     uint64_t seed = (uint64_t)tn_config_int(t->c, "train.seed");
     int64_t length = sequence(t->c), batch = tn_config_int(t->c, "train.global_batch");
-    tn_status status = tn_dataset_open(tn_config_text(t->c, "data.dir"), tn_config_int(t->c, "model.vocab_size"), length, &t->data);
+    tn_status status = tn_dataset_open(tn_config_text(t->c, "data.dir"),
+                                       tn_config_int(t->c, "model.vocab_size"), length, &t->data);
 
     if (status == TN_OK && !tn_config_text(t->c, "model.vocab_size"))
         tn_config_settle(t->c, "model.vocab_size", "%lld", (long long)t->data.vocab_size);
@@ -61,8 +62,11 @@ static tn_status check_space(const struct train *t)
 
     if (status < 0 || have >= need)
         return status;
-    return tn_error(TN_ERR_INPUT, "%s is on a disk with %.1f MB free, and one checkpoint takes %.1f MB: make room, or choose another "
-                    "checkpoint.dir", t->dir, (double)have / 1e6, (double)need / 1e6);
+    return tn_error(
+        TN_ERR_INPUT,
+        "%s is on a disk with %.1f MB free, and one checkpoint takes %.1f MB: make room, or choose another "
+        "checkpoint.dir",
+        t->dir, (double)have / 1e6, (double)need / 1e6);
 }
 
 /* The folder is made here; if it cannot be used it goes again. */
@@ -80,13 +84,16 @@ static void say_what(struct train *t)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
 
-    tn_progress_say(&t->progress, "%s: %lld parameters, %lld tokens an update (%lld x %lld sequences of %lld)",
-                    tn_session_model(t->session)->arch, (long long)shape->n_parameters, (long long)(shape->global_batch * shape->seq_len),
-                    (long long)shape->n_micro, (long long)(shape->global_batch / shape->n_micro), (long long)shape->seq_len);
-    tn_progress_say(&t->progress, "device %s, kernels %s, threads %u; data %s: %llu tokens, %llu to validate; run %s",
-                    tn_session_device(t->session), tn_session_kernels(t->session), tn_session_threads(t->session),
-                    tn_config_text(t->c, "data.dir"), (unsigned long long)t->data.train.count,
-                    (unsigned long long)t->data.val.count, t->dir);
+    tn_progress_say(&t->progress,
+                    "%s: %lld parameters, %lld tokens an update (%lld x %lld sequences of %lld)",
+                    tn_session_model(t->session)->arch, (long long)shape->n_parameters,
+                    (long long)(shape->global_batch * shape->seq_len), (long long)shape->n_micro,
+                    (long long)(shape->global_batch / shape->n_micro), (long long)shape->seq_len);
+    tn_progress_say(&t->progress,
+                    "device %s, kernels %s, threads %u; data %s: %llu tokens, %llu to validate; run %s",
+                    tn_session_device(t->session), tn_session_kernels(t->session),
+                    tn_session_threads(t->session), tn_config_text(t->c, "data.dir"),
+                    (unsigned long long)t->data.train.count, (unsigned long long)t->data.val.count, t->dir);
 }
 
 static void say_where(struct train *t, const struct tn_resume *from, const struct tn_checkpoint *k)
@@ -109,14 +116,15 @@ static tn_status set_aside(struct train *t, const struct tn_resume *from)
     tn_status status = tn_resume_set_aside(t->dir, from, &moved, to, sizeof to);
 
     if (status == TN_OK && moved > 0)
-        tn_log(TN_LOG_WARNING, "moved %lld checkpoints to %s: this run goes on from %s instead", (long long)moved, to,
-               from->path ? from->path : "nothing");
+        tn_log(TN_LOG_WARNING, "moved %lld checkpoints to %s: this run goes on from %s instead",
+               (long long)moved, to, from->path ? from->path : "nothing");
     return status;
 }
 
 static tn_status open_session(struct train *t)
 {
-    const struct tn_session_options use = {.use = TN_SESSION_TRAIN | (tn_config_int(t->c, "train.eval_interval") ? TN_SESSION_EVAL : 0)};
+    const struct tn_session_options use = {
+        .use = TN_SESSION_TRAIN | (tn_config_int(t->c, "train.eval_interval") ? TN_SESSION_EVAL : 0)};
 
     return tn_session_open(t->session, &use);
 }
@@ -130,7 +138,8 @@ static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_
 
     say_what(t);
     say_where(t, from, k);
-    status = k ? tn_checkpoint_load(k, t->session, 1) : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
+    status = k ? tn_checkpoint_load(k, t->session, 1)
+               : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
     if (status == TN_OK)
         status = set_aside(t, from);
     if (status == TN_OK)
@@ -148,7 +157,8 @@ static tn_status buffers_new(struct train *t)
 
     t->tokens = calloc(n, sizeof *t->tokens);
     t->targets = calloc(n, sizeof *t->targets);
-    return t->tokens && t->targets ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+    return t->tokens && t->targets ? TN_OK
+                                   : tn_error(TN_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
 }
 
 static tn_status start_at(struct train *t, const struct tn_resume *from, struct tn_checkpoint *k)
@@ -163,8 +173,8 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
         return status;
     if (k && from->step >= t->steps) {
         t->done = 1;
-        tn_progress_say(&t->progress, "%s is at step %lld and train.steps = %lld: nothing is left to do", from->path,
-                        (long long)from->step, (long long)t->steps);
+        tn_progress_say(&t->progress, "%s is at step %lld and train.steps = %lld: nothing is left to do",
+                        from->path, (long long)from->step, (long long)t->steps);
         return TN_OK;
     }
     if ((status = open_session(t)) < 0 || (status = buffers_new(t)) < 0)

@@ -1,13 +1,12 @@
 #!/bin/bash
-# bad-input.sh - what a user can get wrong about a run: exit status 2, one sentence that says what and where, and not
-# a file made or changed.
+# bad-input.sh - what a user can get wrong about a run: exit status 2, one sentence that says what and where,
+# and not a file made or changed.
 . "$(dirname "$0")/../support/lib.sh"
 . "$top_srcdir/tests/support/runs.sh"
 make_tiny
 train good train.steps=6 checkpoint.interval=3 checkpoint.keep=0
 
-# Everything below here, with contents: what a refused command must leave as it was. Reading may make a lock file's
-# time newer, so names, sizes and checksums only.
+# Everything below here, with contents: what a refused command must leave as it was.
 state()
 {
     find . -type f ! -name state.before ! -name state.after -exec sha256sum {} + | sort -k 2
@@ -150,7 +149,10 @@ fi
 case_ "a full disk"
 mkdir disk
 # shellcheck disable=SC2016
-full='mount -t tmpfs -o size=40k tenon disk && "$TENON" train tiny.ini checkpoint.dir=disk/run; rc=$?; ls -A disk >left; exit $rc'
+full='mount -t tmpfs -o size=40k tenon disk && "$TENON" train tiny.ini checkpoint.dir=disk/run
+rc=$?
+ls -A disk >left
+exit $rc'
 # shellcheck disable=SC2016
 read_only='mount -t tmpfs -o size=4m,ro tenon disk && "$TENON" train tiny.ini checkpoint.dir=disk/run'
 if unshare -rm sh -c 'mount -t tmpfs -o size=40k tenon disk' 2>/dev/null; then

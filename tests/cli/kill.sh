@@ -4,7 +4,8 @@
 . "$top_srcdir/tests/support/runs.sh"
 make_tiny
 steps=${KILL_STEPS:-240} kills=20
-settings="train.steps=$steps schedule.steps=$steps checkpoint.interval=2 checkpoint.keep=2 train.log_interval=1000"
+settings="train.steps=$steps schedule.steps=$steps train.log_interval=1000"
+settings+=" checkpoint.interval=2 checkpoint.keep=2"
 
 now_ms()
 {
@@ -58,7 +59,8 @@ wait_for_step()
 
 for signal in TERM INT; do
     case_ "SIG$signal saves and ends well"
-    "$TENON" train tiny.ini checkpoint.dir=$signal $settings checkpoint.interval=0 </dev/null >$signal.log 2>&1 &
+    "$TENON" train tiny.ini checkpoint.dir=$signal $settings checkpoint.interval=0 \
+        </dev/null >$signal.log 2>&1 &
     pid=$!
     wait_for_step $signal
     kill -$signal $pid
@@ -74,7 +76,8 @@ for signal in TERM INT; do
 done
 
 case_ "SIGUSR1 saves and goes on"
-"$TENON" train tiny.ini checkpoint.dir=usr1 $settings checkpoint.interval=0 checkpoint.keep=0 </dev/null >usr1.log 2>&1 &
+"$TENON" train tiny.ini checkpoint.dir=usr1 $settings checkpoint.interval=0 checkpoint.keep=0 \
+    </dev/null >usr1.log 2>&1 &
 pid=$!
 wait_for_step usr1
 kill -USR1 $pid

@@ -1,6 +1,6 @@
 #!/bin/bash
-# step.sh - updates from given weights come out as float64 autograd says (tests/golden), whatever the batch is cut into;
-# and a case that does not fit its model is refused.
+# step.sh - updates from given weights come out as float64 autograd says (tests/golden), and a case that
+# does not fit its model is refused.
 . "$(dirname "$0")/../support/lib.sh"
 . "$top_srcdir/tests/support/runs.sh"
 golden=$top_srcdir/tests/golden
@@ -88,13 +88,13 @@ expect_rc 0
 run "$compare" "$golden/bias.safetensors" out.safetensors
 expect_rc 1
 
-# refused PATTERN ARGUMENT...: nothing is written.
+# refused PATTERN ARGUMENT...: of tenon step --out new.safetensors; nothing is written.
 refused()
 {
     local pattern=$1
 
     shift
-    run "$TENON" step "$@"
+    run "$TENON" step --out new.safetensors "$@"
     expect_rc 2
     expect_err_lines
     expect_err "$pattern"
@@ -105,22 +105,28 @@ bias=$golden/bias.safetensors
 rm -f out.safetensors
 
 case_ "cases that do not fit"
-refused 'tokens has 4 sequences of 8.*train\.global_batch = 2' --case "$bias" --out new.safetensors train.global_batch=2 train.micro_batch=2
-refused 'id [0-9]+ at element [0-9]+, outside the vocabulary of 20' --case "$bias" --out new.safetensors model.vocab_size=20
-refused 'init\.transformer\.wte\.weight is F32 \[29, 16\], this model has F32 \[30, 16\]' --case "$bias" --out new.safetensors model.vocab_size=30
-refused 'no initial weights init\.transformer\.h\.2\.' --case "$bias" --out new.safetensors model.n_layer=3
-refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" --out new.safetensors model.n_layer=1
-refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" --out new.safetensors model.bias=no
-refused 'is of 3 steps, 4 are asked for' --case "$bias" --out new.safetensors --steps 4
-refused 'nothing\.safetensors' --case nothing.safetensors --out new.safetensors
-refused '\-\-case' --out new.safetensors
-refused '\-\-out' --case "$bias"
-refused 'optimizer\.momentum' --case "$bias" --out new.safetensors optimizer.momentum=0.5
-refused 'odd\.tokens' --case "$bias" --out new.safetensors odd.tokens=1
+refused 'tokens has 4 sequences of 8.*train\.global_batch = 2' \
+    --case "$bias" train.global_batch=2 train.micro_batch=2
+refused 'id [0-9]+ at element [0-9]+, outside the vocabulary of 20' --case "$bias" model.vocab_size=20
+refused 'init\.transformer\.wte\.weight is F32 \[29, 16\], this model has F32 \[30, 16\]' \
+    --case "$bias" model.vocab_size=30
+refused 'no initial weights init\.transformer\.h\.2\.' --case "$bias" model.n_layer=3
+refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" model.n_layer=1
+refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" model.bias=no
+refused 'is of 3 steps, 4 are asked for' --case "$bias" --steps 4
+refused 'nothing\.safetensors' --case nothing.safetensors
+refused '\-\-case'
+refused 'optimizer\.momentum' --case "$bias" optimizer.momentum=0.5
+refused 'odd\.tokens' --case "$bias" odd.tokens=1
 head -c 5000 "$bias" >broken
-refused 'broken' --case broken --out new.safetensors
+refused 'broken' --case broken
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n' >broken
-refused 'git-lfs' --case broken --out new.safetensors
+refused 'git-lfs' --case broken
+
+case_ "no output"
+run "$TENON" step --case "$bias"
+expect_rc 2
+expect_err '\-\-out'
 
 case_ "an output that cannot be written"
 run "$TENON" step --case "$bias" --out nowhere/new.safetensors

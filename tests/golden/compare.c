@@ -1,14 +1,14 @@
 /* compare.c - is what `tenon step` wrote what the case says?    compare CASE.safetensors OUT.safetensors
  *
- * The case was computed in float64, the run in fp32; each kind of tensor has a tolerance of some ten times the
- * rounding that a correct run shows:
+ * The case was computed in float64, the run in fp32; each kind of tensor has a tolerance of some ten times
+ * the rounding that a correct run shows:
  *   loss, gnorm   2e-6 of the value
  *   logits        1e-5 of the largest logit
  *   grad.*        1e-5 of the largest value in the tensor, and 1e-6 of the largest gradient of the model (for
  *                 gradients that are zero in theory, such as those of the keys' bias)
- *   after.*       1e-5 of the largest value in the tensor, and what an adaptive optimizer makes of the rounding of
- *                 a gradient g: lr steps min(1, 3e-6 G / |g|), G the largest gradient of the model
- * Prints the worst of each kind; exit 1 if one is beyond its tolerance, missing, of another shape, or no number.
+ *   after.*       1e-5 of the largest value in the tensor, and what an adaptive optimizer makes of the
+ *                 rounding of a gradient g: lr steps min(1, 3e-6 G / |g|), G the model's largest gradient
+ * Prints the worst of each kind; exit 1 if one is beyond its tolerance, missing, of another shape, no number.
  * Without arguments it proves itself on small files. */
 #include <jansson.h>
 #include <math.h>
@@ -63,7 +63,8 @@ static int kind_of(const char *name)
     return -1;
 }
 
-static double tolerance(const struct judge *j, int kind, const struct tn_tensor *want, double most, uint64_t i)
+static double tolerance(const struct judge *j, int kind, const struct tn_tensor *want, double most,
+                        uint64_t i)
 {
     char name[600];
     const struct tn_tensor *grad;
@@ -115,7 +116,8 @@ static void compare_one(struct judge *j, int kind, const struct tn_tensor *want)
     }
 }
 
-/* The case's optimizer.lr, number of steps, and whether its optimizer divides by what it has seen of the gradient. */
+/* The case's optimizer.lr, number of steps, and whether its optimizer divides by what it has seen of the
+ * gradient. */
 static int read_case(struct judge *j)
 {
     const char *text = tn_safetensors_meta(j->want, "case");
@@ -147,7 +149,8 @@ static int judge(struct judge *j, int quiet)
             compare_one(j, kind, want), compared++;
     }
     for (int s = 0; s < 4 && !quiet; s++)
-        printf("%-12s worst %9.3g of its tolerance (%s)\n", shown[s], j->worst[s], j->worst_name[s] ? j->worst_name[s] : "none");
+        printf("%-12s worst %9.3g of its tolerance (%s)\n", shown[s], j->worst[s],
+               j->worst_name[s] ? j->worst_name[s] : "none");
     return j->bad || !compared;
 }
 
@@ -167,7 +170,7 @@ static int compare_files(const char *want, const char *got, int quiet)
 
 /* --- the proof */
 
-/* A case of two elements a tensor. The change is added to element 0 of one kind; drop leaves that kind out. */
+/* A case of two elements a tensor. The change is added to element 0 of a kind; drop leaves it out. */
 static void put_case(const char *path, int kind, double change, int drop, const char *optimizer)
 {
     static const double sound[5] = {3, 2, 4, 0.5, 1};
@@ -177,7 +180,8 @@ static void put_case(const char *path, int kind, double change, int drop, const 
     char meta[120];
     int failed = 0;
 
-    snprintf(meta, sizeof meta, "{\"ini\": {\"optimizer.name\": \"%s\", \"optimizer.lr\": 0.01}, \"steps\": 2}", optimizer);
+    snprintf(meta, sizeof meta,
+             "{\"ini\": {\"optimizer.name\": \"%s\", \"optimizer.lr\": 0.01}, \"steps\": 2}", optimizer);
     failed |= tn_safetensors_create(path, &w) < 0 || tn_safetensors_add_meta(w, "case", meta) < 0;
     for (int k = 0; k < 5; k++)
         if (k != kind || !drop)
@@ -204,10 +208,11 @@ static int prove(void)
         int drop, rc;
         const char *optimizer;
     } trial[] = {
-        {-1, 0, 0, 0, "adamw"}, {0, 5e-6, 0, 0, "adamw"}, {0, 7e-6, 0, 1, "adamw"}, {1, 5e-6, 0, 1, "adamw"},
-        {2, 3e-5, 0, 0, "adamw"}, {2, 6e-5, 0, 1, "adamw"}, {3, 4e-6, 0, 0, "adamw"}, {3, 8e-6, 0, 1, "adamw"},
-        {4, 8e-6, 0, 0, "adamw"}, {4, 2e-5, 0, 1, "adamw"}, {4, 2e-5, 0, 1, "sgd"}, {2, NAN, 0, 1, "adamw"},
-        {0, 0, 1, 1, "adamw"}, {3, 0, 1, 1, "adamw"}, {4, 0, 1, 1, "sgd"},
+        {-1, 0, 0, 0, "adamw"},   {0, 5e-6, 0, 0, "adamw"}, {0, 7e-6, 0, 1, "adamw"},
+        {1, 5e-6, 0, 1, "adamw"}, {2, 3e-5, 0, 0, "adamw"}, {2, 6e-5, 0, 1, "adamw"},
+        {3, 4e-6, 0, 0, "adamw"}, {3, 8e-6, 0, 1, "adamw"}, {4, 8e-6, 0, 0, "adamw"},
+        {4, 2e-5, 0, 1, "adamw"}, {4, 2e-5, 0, 1, "sgd"},   {2, NAN, 0, 1, "adamw"},
+        {0, 0, 1, 1, "adamw"},    {3, 0, 1, 1, "adamw"},    {4, 0, 1, 1, "sgd"},
     };
     char dir[] = "/tmp/tenon-compare-XXXXXX", want[64], got[64];
     unsigned wrong = 0;

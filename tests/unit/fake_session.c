@@ -31,7 +31,8 @@ tn_status tn_session_configure(struct tn_config *c, struct tn_session **out)
     return TN_OK;
 }
 
-static void add(struct tn_session *s, const char *name, uint32_t rank, int64_t rows, int64_t columns, uint32_t is_state)
+static void add(struct tn_session *s, const char *name, uint32_t rank, int64_t rows, int64_t columns,
+                uint32_t is_state)
 {
     struct tn_session_tensor *t = &s->tensor[s->count];
 
@@ -138,7 +139,8 @@ static double move(struct tn_session *s, uint64_t step, const int32_t *tokens, d
     for (uint32_t i = 0; i < half; i++)
         for (uint64_t e = 0; e < s->tensor[i].bytes / sizeof(float); e++) {
             float *w = &s->data[i][e], *m = &s->data[half + i][e];
-            float aim = (float)tokens[(e + step) % (uint64_t)(s->shape.global_batch * s->shape.seq_len)] * 0.01f;
+            float aim =
+                (float)tokens[(e + step) % (uint64_t)(s->shape.global_batch * s->shape.seq_len)] * 0.01f;
             *m = 0.9f * *m + (*w - aim);
             *w -= (float)lr * *m;
             loss += fabs((double)*w);
@@ -146,8 +148,8 @@ static double move(struct tn_session *s, uint64_t step, const int32_t *tokens, d
     return loss;
 }
 
-tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
-                            struct tn_session_result *out)
+tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens,
+                            const int32_t *targets, double lr, struct tn_session_result *out)
 {
     fake.updates++;
     if (fake.before_update)
@@ -174,7 +176,8 @@ const char *tn_session_nonfinite(struct tn_session *s)
     return "the output of the fake";
 }
 
-tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count)
+tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets,
+                              double *sum, double *count)
 {
     int64_t n = s->shape.micro_batch * s->shape.seq_len;
 

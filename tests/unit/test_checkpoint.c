@@ -101,8 +101,10 @@ START_TEST(files_are_as_others_read_them)
     ck_assert_ptr_nonnull(tn_safetensors_find(f, "emb:m"));
     tn_safetensors_close(f);
     index = json_load_file(in_step("model.safetensors.index.json"), 0, NULL);
-    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")), 84 * 4);
-    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(index, "weight_map"), "bias")), MODEL_FILE);
+    ck_assert_int_eq(json_integer_value(json_object_get(json_object_get(index, "metadata"), "total_size")),
+                     84 * 4);
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(index, "weight_map"), "bias")),
+                     MODEL_FILE);
     ck_assert_uint_eq(json_object_size(json_object_get(index, "weight_map")), 2);
     json_decref(index);
     ck_assert(same_file(in_step("tokenizer.json"), in_scratch("data/tokenizer.json")));
@@ -132,7 +134,8 @@ START_TEST(another_shape_is_refused)
     const char *dir = saved(make_config(NULL));
 
     refused(opened(dir), session_of(CONFIG("model.n_embd=5"), 1), 1, "emb is [20, 4] there, [20, 5] here");
-    refused(opened(dir), session_of(CONFIG("model.vocab_size=21"), 1), 1, "emb is [20, 4] there, [21, 4] here");
+    refused(opened(dir), session_of(CONFIG("model.vocab_size=21"), 1), 1,
+            "emb is [20, 4] there, [21, 4] here");
 }
 END_TEST
 
@@ -194,11 +197,13 @@ START_TEST(keys_of_the_model_must_agree)
     const char *dir = saved(CONFIG("model.n_layer=4", "model.norm_eps=1e-5", "model.bias=yes"));
     struct tn_checkpoint *k = opened(dir);
 
-    assert_ok(tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "model.norm_eps=0.00001", "model.bias=true", "model.dropout=0.5")));
+    assert_ok(tn_checkpoint_match_config(
+        k, CONFIG("model.n_layer=4", "model.norm_eps=0.00001", "model.bias=true", "model.dropout=0.5")));
     assert_fails(tn_checkpoint_match_config(k, CONFIG("model.n_layer=6")), TN_ERR_INPUT,
                  "is a checkpoint of another model: model.n_layer is 4 there, 6 here");
-    assert_fails(tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "model.n_head=2", "model.gelu=tanh")), TN_ERR_INPUT,
-                 "model.n_head is 1 there, 2 here; model.gelu is erf there, tanh here");
+    assert_fails(
+        tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "model.n_head=2", "model.gelu=tanh")),
+        TN_ERR_INPUT, "model.n_head is 1 there, 2 here; model.gelu is erf there, tanh here");
     assert_fails(tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "optimizer.name=sgd")), TN_ERR_INPUT,
                  "optimizer.name is adamw there, sgd here");
     tn_checkpoint_close(k);
@@ -210,7 +215,10 @@ START_TEST(changes_are_listed)
     struct tn_checkpoint *k = opened(saved(CONFIG("optimizer.lr=1e-3")));
     char text[300];
 
-    ck_assert_str_eq(tn_checkpoint_changes(k, CONFIG("optimizer.lr=0.001", "train.steps=99", "checkpoint.keep=9", "data.dir=/x"), text, 300), "");
+    ck_assert_str_eq(
+        tn_checkpoint_changes(
+            k, CONFIG("optimizer.lr=0.001", "train.steps=99", "checkpoint.keep=9", "data.dir=/x"), text, 300),
+        "");
     ck_assert_str_eq(tn_checkpoint_changes(k, CONFIG("optimizer.lr=2e-3", "train.seed=5"), text, 300),
                      "train.seed 1337 -> 5, optimizer.lr 1e-3 -> 2e-3");
     tn_checkpoint_changes(k, CONFIG("optimizer.lr=2e-3", "train.seed=5"), text, 20);
@@ -236,6 +244,6 @@ START_TEST(other_data_are_refused)
 }
 END_TEST
 
-TEST_MAIN("checkpoint", everything_comes_back, files_are_as_others_read_them, another_shape_is_refused, other_tensors_are_refused,
-          the_optimizers_state_is_needed_to_train, damage_is_refused, keys_of_the_model_must_agree, changes_are_listed,
-          other_data_are_refused)
+TEST_MAIN("checkpoint", everything_comes_back, files_are_as_others_read_them, another_shape_is_refused,
+          other_tensors_are_refused, the_optimizers_state_is_needed_to_train, damage_is_refused,
+          keys_of_the_model_must_agree, changes_are_listed, other_data_are_refused)

@@ -84,7 +84,8 @@ END_TEST
 START_TEST(seed_and_position_decide)
 {
     float flat[1000] = {0};
-    struct tn_choice a = {.temperature = 1, .top_p = 1, .seed = 1}, b = {.temperature = 1, .top_p = 1, .seed = 2};
+    struct tn_choice a = {.temperature = 1, .top_p = 1, .seed = 1},
+                     b = {.temperature = 1, .top_p = 1, .seed = 2};
     int other_position = 0, other_seed = 0;
 
     for (int64_t i = 0; i < 20; i++) {

@@ -18,7 +18,8 @@ static char *written(FILE *f)
     return text;
 }
 
-static const struct tn_progress_update at_7 = {.step = 7, .loss = 3.14159, .gnorm = 0.5, .lr = 1e-3, .tokens = 256, .seconds = 0.5};
+static const struct tn_progress_update at_7 = {
+    .step = 7, .loss = 3.14159, .gnorm = 0.5, .lr = 1e-3, .tokens = 256, .seconds = 0.5};
 
 START_TEST(plain_lines_come_at_the_interval)
 {
@@ -104,7 +105,8 @@ START_TEST(times_are_short)
     static const struct {
         double seconds;
         const char *text;
-    } times[] = {{0, "0s"}, {59.4, "59s"}, {59.6, "1m00s"}, {3599, "59m59s"}, {7261, "2h01m"}, {90000, "1d01h"}, {-5, "0s"}, {1e30, "0s"}};
+    } times[] = {{0, "0s"},       {59.4, "59s"},    {59.6, "1m00s"}, {3599, "59m59s"},
+                 {7261, "2h01m"}, {90000, "1d01h"}, {-5, "0s"},      {1e30, "0s"}};
     char text[32];
 
     for (size_t i = 0; i < sizeof times / sizeof *times; i++)
@@ -112,5 +114,5 @@ START_TEST(times_are_short)
 }
 END_TEST
 
-TEST_MAIN("progress", plain_lines_come_at_the_interval, no_line_is_wider_than_the_terminal, messages_have_their_own_line,
-          a_terminal_is_asked_for_its_width, times_are_short)
+TEST_MAIN("progress", plain_lines_come_at_the_interval, no_line_is_wider_than_the_terminal,
+          messages_have_their_own_line, a_terminal_is_asked_for_its_width, times_are_short)

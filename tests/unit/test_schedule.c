@@ -9,7 +9,8 @@ static void assert_rate(const struct tn_schedule *s, int64_t i, double want)
 {
     double got = tn_schedule_lr(s, i);
 
-    ck_assert_msg(fabs(got - want) <= 1e-12 * fabs(want) + 1e-18, "update %lld: %.17g, expected %.17g", (long long)i, got, want);
+    ck_assert_msg(fabs(got - want) <= 1e-12 * fabs(want) + 1e-18, "update %lld: %.17g, expected %.17g",
+                  (long long)i, got, want);
 }
 
 START_TEST(warmup_is_nanogpts)
@@ -96,8 +97,10 @@ static struct tn_config *config_of(int n, const char *const *setting)
 
 START_TEST(keys_are_read)
 {
-    const char *const some[] = {"schedule.name=wsd", "optimizer.lr=2e-3", "schedule.min_lr=1e-4", "schedule.warmup=7", "train.steps=500"};
-    const char *const all[] = {"schedule.name=cosine", "schedule.steps=50", "schedule.decay=9", "train.steps=500"};
+    const char *const some[] = {"schedule.name=wsd", "optimizer.lr=2e-3", "schedule.min_lr=1e-4",
+                                "schedule.warmup=7", "train.steps=500"};
+    const char *const all[] = {"schedule.name=cosine", "schedule.steps=50", "schedule.decay=9",
+                               "train.steps=500"};
     struct tn_config *c = config_of(5, some);
     struct tn_schedule s;
 

@@ -1,4 +1,4 @@
-/* test_train.c - a run: going on is the same as not stopping, watching changes nothing, nothing good is lost. */
+/* test_train.c - a run: going on is the same as not stopping, watching changes nothing, nothing is lost. */
 #include "training.h"
 
 #include "ckpt/rundir.h"
@@ -43,7 +43,8 @@ static json_t *metrics(const char *run)
     size_t bytes;
     json_t *all = json_array();
 
-    assert_ok(tn_file_read(tn_path_join(scratch_arena, in_scratch(run), "metrics.jsonl"), 1 << 20, &text, &bytes));
+    assert_ok(
+        tn_file_read(tn_path_join(scratch_arena, in_scratch(run), "metrics.jsonl"), 1 << 20, &text, &bytes));
     for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *o = json_loads(line, 0, NULL);
         ck_assert_ptr_nonnull(o);
@@ -70,9 +71,9 @@ static char *losses(const char *run)
     char *text = tn_text(scratch_arena, "%s", "");
     size_t i;
 
-    json_array_foreach(m, i, line)
-        if (json_object_get(line, "loss"))
-            text = tn_text(scratch_arena, "%s %lld:%.17g", text, (long long)step_at(m, i), json_number_value(json_object_get(line, "loss")));
+    json_array_foreach(m, i, line) if (json_object_get(line, "loss")) text =
+        tn_text(scratch_arena, "%s %lld:%.17g", text, (long long)step_at(m, i),
+                json_number_value(json_object_get(line, "loss")));
     json_decref(m);
     return text;
 }
@@ -98,7 +99,8 @@ START_TEST(watching_changes_nothing)
 {
     make_data("data", 1);
     assert_ok(train(CONFIG(dir("a"))));
-    assert_ok(train(CONFIG(dir("b"), "train.eval_interval=2", "train.eval_batches=3", "checkpoint.interval=3")));
+    assert_ok(
+        train(CONFIG(dir("b"), "train.eval_interval=2", "train.eval_batches=3", "checkpoint.interval=3")));
     ck_assert_uint_gt(fake.evaluations, 0);
     ck_assert(same_end("a", "b", 10));
     ck_assert_str_eq(losses("a"), losses("b"));
@@ -115,7 +117,8 @@ START_TEST(validation_comes_before_the_first_and_after_the_last)
     ck_assert_uint_eq(json_array_size(m), 6);
     for (size_t i = 0; i < 6; i++) {
         ck_assert_int_eq(step_at(m, i), (json_int_t)i);
-        ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(m, i), "tokens")), (json_int_t)i * 32);
+        ck_assert_int_eq(json_integer_value(json_object_get(json_array_get(m, i), "tokens")),
+                         (json_int_t)i * 32);
         ck_assert_int_eq(has(m, i, "val_loss"), i == 0 || i == 3 || i == 5);
         ck_assert_int_eq(has(m, i, "loss"), i > 0);
         ck_assert_int_eq(has(m, i, "lr") && has(m, i, "grad_norm") && has(m, i, "tokens_per_second"), i > 0);
@@ -153,8 +156,8 @@ START_TEST(validation_does_not_depend_on_accumulation)
     make_data("data", 1);
     for (int i = 0; i < 3; i++) {
         const char *run = tn_text(scratch_arena, "run%d", i);
-        assert_ok(train(CONFIG(dir(run), tn_text(scratch_arena, "train.micro_batch=%d", 1 << i), "train.steps=0", "train.eval_interval=1",
-                               "train.eval_batches=4")));
+        assert_ok(train(CONFIG(dir(run), tn_text(scratch_arena, "train.micro_batch=%d", 1 << i),
+                               "train.steps=0", "train.eval_interval=1", "train.eval_batches=4")));
         json_t *m = metrics(run);
         val[i] = json_number_value(json_object_get(json_array_get(m, 0), "val_loss"));
         json_decref(m);
@@ -187,7 +190,8 @@ START_TEST(a_bad_loss_stops)
 {
     make_data("data", 1);
     fake.bad_step = 6;
-    assert_fails(train(CONFIG("checkpoint.interval=4")), TN_ERR_NUMBER, "step 7, rank 0: loss nan, gradient norm inf; the first tensor "
+    assert_fails(train(CONFIG("checkpoint.interval=4")), TN_ERR_NUMBER,
+                 "step 7, rank 0: loss nan, gradient norm inf; the first tensor "
                  "that is not finite is the output of the fake; the last checkpoint is");
     ck_assert_uint_eq(fake.updates, 7);
     assert_ok(tn_runs_find(in_scratch("run"), 4));
@@ -231,8 +235,8 @@ START_TEST(a_bad_validation_stops_before_it_is_saved)
 
     make_data("data", 1);
     fake.score = score;
-    assert_fails(train(CONFIG("train.eval_interval=5", "train.eval_batches=1", "checkpoint.interval=5")), TN_ERR_NUMBER,
-                 "step 5: the validation loss is nan; there is no checkpoint yet");
+    assert_fails(train(CONFIG("train.eval_interval=5", "train.eval_batches=1", "checkpoint.interval=5")),
+                 TN_ERR_NUMBER, "step 5: the validation loss is nan; there is no checkpoint yet");
     ck_assert(!tn_path_exists(in_scratch("run/step-00000005")));
 }
 END_TEST
@@ -364,13 +368,16 @@ START_TEST(what_is_not_there_cannot_be_resumed)
 {
     make_data("data", 1);
     assert_fails(train(CONFIG("checkpoint.resume=5")), TN_ERR_INPUT, "step 5");
-    assert_fails(train(CONFIG("checkpoint.resume=/nowhere/at/all")), TN_ERR_CONFIG, "checkpoint.resume = /nowhere/at/all");
-    assert_fails(train(CONFIG(tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("data")))), TN_ERR_CONFIG, "no complete one");
+    assert_fails(train(CONFIG("checkpoint.resume=/nowhere/at/all")), TN_ERR_CONFIG,
+                 "checkpoint.resume = /nowhere/at/all");
+    assert_fails(train(CONFIG(tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("data")))),
+                 TN_ERR_CONFIG, "no complete one");
     ck_assert(!tn_path_exists(in_scratch("run")));
     assert_ok(train(CONFIG("checkpoint.interval=5")));
     assert_fails(train(CONFIG("checkpoint.resume=7")), TN_ERR_INPUT, "there are: 5, 10");
-    assert_fails(train(CONFIG(tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("run/step-00000006")))), TN_ERR_INPUT,
-                 "there are: 5, 10");
+    assert_fails(
+        train(CONFIG(tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("run/step-00000006")))),
+        TN_ERR_INPUT, "there are: 5, 10");
 }
 END_TEST
 
@@ -378,15 +385,18 @@ START_TEST(a_run_may_go_on_elsewhere)
 {
     make_data("data", 1);
     assert_ok(train(CONFIG("checkpoint.interval=5", dir("a"))));
-    assert_ok(train(CONFIG(dir("b"), tn_text(scratch_arena, "checkpoint.resume=%s/", in_scratch("a/step-00000005")))));
-    assert_ok(train(CONFIG("train.steps=12", dir("c"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a")))));
+    assert_ok(train(
+        CONFIG(dir("b"), tn_text(scratch_arena, "checkpoint.resume=%s/", in_scratch("a/step-00000005")))));
+    assert_ok(train(
+        CONFIG("train.steps=12", dir("c"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a")))));
     assert_ok(train(CONFIG("train.steps=12", dir("a"))));
     ck_assert(same_end("a", "b", 10));
     ck_assert(same_end("a", "c", 12));
 }
 END_TEST
 
-/* Going back begins another history: what comes after in the old one must not be found by the next automatic resume. */
+/* Going back begins another history: what comes after in the old one must not be found by the next automatic
+ * resume. */
 START_TEST(another_history_sets_the_old_one_aside)
 {
     make_data("data", 1);
@@ -409,8 +419,10 @@ START_TEST(nothing_is_made_of_what_is_wrong)
 {
     make_data("data", 1);
     assert_fails(train(CONFIG("model.vocab_size=7")), TN_ERR_INPUT, "vocab");
-    assert_fails(train(CONFIG("train.seq_len=5000", "model.block_size=5000")), TN_ERR_INPUT, "train.bin has 3200 tokens");
-    assert_fails(train(CONFIG("schedule.name=linear", "schedule.min_lr=1")), TN_ERR_CONFIG, "schedule.min_lr");
+    assert_fails(train(CONFIG("train.seq_len=5000", "model.block_size=5000")), TN_ERR_INPUT,
+                 "train.bin has 3200 tokens");
+    assert_fails(train(CONFIG("schedule.name=linear", "schedule.min_lr=1")), TN_ERR_CONFIG,
+                 "schedule.min_lr");
     assert_fails(train(CONFIG("data.dir=/nowhere")), TN_ERR_INPUT, "/nowhere");
     ck_assert(!tn_path_exists(in_scratch("run")));
     assert_fails(train(CONFIG("checkpoint.dir=/proc/no/run")), TN_ERR_INPUT, "/proc/no");
@@ -436,11 +448,25 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        going_on_is_not_stopping, watching_changes_nothing, validation_comes_before_the_first_and_after_the_last, the_mean_is_over_tokens,
-        validation_does_not_depend_on_accumulation, a_finished_run_stays, a_bad_loss_stops, a_bad_loss_is_skipped, a_bad_loss_is_ignored,
-        a_bad_validation_stops_before_it_is_saved, a_signal_saves_and_stops, usr1_saves_and_goes_on,
-        a_save_that_fails_costs_a_checkpoint_only, the_last_save_must_not_fail, the_newest_are_kept, what_is_not_there_cannot_be_resumed,
-        a_run_may_go_on_elsewhere, another_history_sets_the_old_one_aside, nothing_is_made_of_what_is_wrong,
+        going_on_is_not_stopping,
+        watching_changes_nothing,
+        validation_comes_before_the_first_and_after_the_last,
+        the_mean_is_over_tokens,
+        validation_does_not_depend_on_accumulation,
+        a_finished_run_stays,
+        a_bad_loss_stops,
+        a_bad_loss_is_skipped,
+        a_bad_loss_is_ignored,
+        a_bad_validation_stops_before_it_is_saved,
+        a_signal_saves_and_stops,
+        usr1_saves_and_goes_on,
+        a_save_that_fails_costs_a_checkpoint_only,
+        the_last_save_must_not_fail,
+        the_newest_are_kept,
+        what_is_not_there_cannot_be_resumed,
+        a_run_may_go_on_elsewhere,
+        another_history_sets_the_old_one_aside,
+        nothing_is_made_of_what_is_wrong,
         the_folder_has_the_name_of_the_file,
     };
     Suite *suite = suite_create("train");

@@ -15,7 +15,10 @@ __attribute__((unused)) static const char *make_data(const char *name, unsigned 
 
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (char)('a' + (seed = seed * 1103515245u + 12345u) / 65536u % 20);
-    struct tn_prepare p = {.input = put_file("text", text, sizeof text), .out = in_scratch(name), .tokenizer = "char", .val_fraction = 0.2};
+    struct tn_prepare p = {.input = put_file("text", text, sizeof text),
+                           .out = in_scratch(name),
+                           .tokenizer = "char",
+                           .val_fraction = 0.2};
     assert_ok(tn_prepare(&p, &meta, &already));
     return p.out;
 }
@@ -23,8 +26,9 @@ __attribute__((unused)) static const char *make_data(const char *name, unsigned 
 /* more ends with NULL; later settings win. */
 __attribute__((unused)) static struct tn_config *make_config(const char *const *more)
 {
-    const char *setting[32] = {"model.block_size=8", "model.n_embd=4", "model.n_head=1", "train.seq_len=8", "train.global_batch=4",
-                               "train.micro_batch=2", "train.steps=10", "train.log_interval=1000", "train.eval_interval=0",
+    const char *setting[32] = {"model.block_size=8",   "model.n_embd=4",          "model.n_head=1",
+                               "train.seq_len=8",      "train.global_batch=4",    "train.micro_batch=2",
+                               "train.steps=10",       "train.log_interval=1000", "train.eval_interval=0",
                                "checkpoint.interval=0"};
     struct tn_config *c;
     int n = 10;
