@@ -120,6 +120,8 @@ void tn_progress_update(struct tn_progress *p, const struct tn_progress_update *
         draw(p, line);
         p->last_draw = now;
         line_done(p);
+        if (last)
+            tn_progress_end(p);
     } else if (!p->terminal && (last || u->step % p->interval == 0)) {
         compose(p, u, line, LINE);
         fprintf(p->out, "%s\n", line);

@@ -6,6 +6,25 @@
 #include "train/checkpoint.h"
 
 static struct tn_dataset data;
+static struct tn_config *config[16];
+static struct tn_session *session[16];
+static int configs, sessions;
+
+/* What a test makes of these lives until it ends. */
+static struct tn_config *keep(struct tn_config *c)
+{
+    return config[configs++] = c;
+}
+#define KEPT(...) keep(CONFIG(__VA_ARGS__))
+
+static void free_all(void)
+{
+    while (sessions)
+        tn_session_close(session[--sessions]);
+    while (configs)
+        tn_config_free(config[--configs]);
+    tn_dataset_close(&data);
+}
 
 static struct tn_session *session_of(struct tn_config *c, uint64_t seed)
 {
@@ -17,7 +36,7 @@ static struct tn_session *session_of(struct tn_config *c, uint64_t seed)
     assert_ok(tn_session_configure(c, &s));
     assert_ok(tn_session_open(s, &o));
     assert_ok(tn_session_initialize(s, seed));
-    return s;
+    return session[sessions++] = s;
 }
 
 static void some_updates(struct tn_session *s)
@@ -39,7 +58,6 @@ static char *saved(struct tn_config *c)
     assert_ok(tn_dataset_open(make_data("data", 1), 0, 8, &data));
     some_updates(s);
     assert_ok(tn_checkpoint_save(s, c, &data, in_scratch("run"), 3));
-    tn_session_close(s);
     return in_scratch("run/step-00000003");
 }
 
@@ -63,7 +81,7 @@ static int same_tensors(struct tn_session *a, struct tn_session *b)
 
 START_TEST(everything_comes_back)
 {
-    struct tn_config *c = make_config(NULL);
+    struct tn_config *c = KEPT(NULL);
     const char *dir = saved(c);
     struct tn_session *a = session_of(c, 1), *b = session_of(c, 2);
     struct tn_checkpoint *k;
@@ -80,12 +98,13 @@ START_TEST(everything_comes_back)
     assert_ok(tn_checkpoint_load(k, b, 1));
     ck_assert(same_tensors(a, b));
     tn_checkpoint_close(k);
+    free_all();
 }
 END_TEST
 
 START_TEST(files_are_as_others_read_them)
 {
-    const char *dir = saved(make_config(NULL));
+    const char *dir = saved(KEPT(NULL));
     struct tn_safetensors *f;
     json_t *index;
 
@@ -109,6 +128,7 @@ START_TEST(files_are_as_others_read_them)
     json_decref(index);
     ck_assert(same_file(in_step("tokenizer.json"), in_scratch("data/tokenizer.json")));
     ck_assert_uint_eq(count_names(dir), 5);
+    free_all();
 }
 END_TEST
 
@@ -131,23 +151,25 @@ static struct tn_checkpoint *opened(const char *dir)
 
 START_TEST(another_shape_is_refused)
 {
-    const char *dir = saved(make_config(NULL));
+    const char *dir = saved(KEPT(NULL));
 
-    refused(opened(dir), session_of(CONFIG("model.n_embd=5"), 1), 1, "emb is [20, 4] there, [20, 5] here");
-    refused(opened(dir), session_of(CONFIG("model.vocab_size=21"), 1), 1,
+    refused(opened(dir), session_of(KEPT("model.n_embd=5"), 1), 1, "emb is [20, 4] there, [20, 5] here");
+    refused(opened(dir), session_of(KEPT("model.vocab_size=21"), 1), 1,
             "emb is [20, 4] there, [21, 4] here");
+    free_all();
 }
 END_TEST
 
 START_TEST(other_tensors_are_refused)
 {
-    const char *dir = saved(make_config(NULL));
-    struct tn_config *c = make_config(NULL);
+    const char *dir = saved(KEPT(NULL));
+    struct tn_config *c = KEPT(NULL);
 
     fake.bias_name = "prejudice";
     refused(opened(dir), session_of(c, 1), 1, "has no tensor prejudice: it is a checkpoint of another model");
     fake.no_bias = 1;
     refused(opened(dir), session_of(c, 1), 1, "has a tensor bias that this configuration has no use for");
+    free_all();
 }
 END_TEST
 
@@ -165,7 +187,7 @@ static void forget(const char *name)
 
 START_TEST(the_optimizers_state_is_needed_to_train)
 {
-    struct tn_config *c = make_config(NULL);
+    struct tn_config *c = KEPT(NULL);
     const char *dir = saved(c);
     struct tn_session *s = session_of(c, 1);
     struct tn_checkpoint *k;
@@ -175,12 +197,13 @@ START_TEST(the_optimizers_state_is_needed_to_train)
     k = opened(dir);
     assert_ok(tn_checkpoint_match(k, s, 0));
     tn_checkpoint_close(k);
+    free_all();
 }
 END_TEST
 
 START_TEST(damage_is_refused)
 {
-    struct tn_config *c = make_config(NULL);
+    struct tn_config *c = KEPT(NULL);
     const char *dir = saved(c);
     FILE *f = fopen(in_step(MODEL_FILE), "r+b");
 
@@ -189,47 +212,50 @@ START_TEST(damage_is_refused)
     fputc(0x55, f);
     fclose(f);
     refused(opened(dir), session_of(c, 1), 1, "is damaged");
+    free_all();
 }
 END_TEST
 
 START_TEST(keys_of_the_model_must_agree)
 {
-    const char *dir = saved(CONFIG("model.n_layer=4", "model.norm_eps=1e-5", "model.bias=yes"));
+    const char *dir = saved(KEPT("model.n_layer=4", "model.norm_eps=1e-5", "model.bias=yes"));
     struct tn_checkpoint *k = opened(dir);
 
     assert_ok(tn_checkpoint_match_config(
-        k, CONFIG("model.n_layer=4", "model.norm_eps=0.00001", "model.bias=true", "model.dropout=0.5")));
-    assert_fails(tn_checkpoint_match_config(k, CONFIG("model.n_layer=6")), TN_ERR_INPUT,
+        k, KEPT("model.n_layer=4", "model.norm_eps=0.00001", "model.bias=true", "model.dropout=0.5")));
+    assert_fails(tn_checkpoint_match_config(k, KEPT("model.n_layer=6")), TN_ERR_INPUT,
                  "is a checkpoint of another model: model.n_layer is 4 there, 6 here");
     assert_fails(
-        tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "model.n_head=2", "model.gelu=tanh")),
+        tn_checkpoint_match_config(k, KEPT("model.n_layer=4", "model.n_head=2", "model.gelu=tanh")),
         TN_ERR_INPUT, "model.n_head is 1 there, 2 here; model.gelu is erf there, tanh here");
-    assert_fails(tn_checkpoint_match_config(k, CONFIG("model.n_layer=4", "optimizer.name=sgd")), TN_ERR_INPUT,
+    assert_fails(tn_checkpoint_match_config(k, KEPT("model.n_layer=4", "optimizer.name=sgd")), TN_ERR_INPUT,
                  "optimizer.name is adamw there, sgd here");
     tn_checkpoint_close(k);
+    free_all();
 }
 END_TEST
 
 START_TEST(changes_are_listed)
 {
-    struct tn_checkpoint *k = opened(saved(CONFIG("optimizer.lr=1e-3")));
+    struct tn_checkpoint *k = opened(saved(KEPT("optimizer.lr=1e-3")));
     char text[300];
 
     ck_assert_str_eq(
         tn_checkpoint_changes(
-            k, CONFIG("optimizer.lr=0.001", "train.steps=99", "checkpoint.keep=9", "data.dir=/x"), text, 300),
+            k, KEPT("optimizer.lr=0.001", "train.steps=99", "checkpoint.keep=9", "data.dir=/x"), text, 300),
         "");
-    ck_assert_str_eq(tn_checkpoint_changes(k, CONFIG("optimizer.lr=2e-3", "train.seed=5"), text, 300),
+    ck_assert_str_eq(tn_checkpoint_changes(k, KEPT("optimizer.lr=2e-3", "train.seed=5"), text, 300),
                      "train.seed 1337 -> 5, optimizer.lr 1e-3 -> 2e-3");
-    tn_checkpoint_changes(k, CONFIG("optimizer.lr=2e-3", "train.seed=5"), text, 20);
+    tn_checkpoint_changes(k, KEPT("optimizer.lr=2e-3", "train.seed=5"), text, 20);
     ck_assert_uint_eq(strlen(text), 19);
     tn_checkpoint_close(k);
+    free_all();
 }
 END_TEST
 
 START_TEST(other_data_are_refused)
 {
-    struct tn_checkpoint *k = opened(saved(make_config(NULL)));
+    struct tn_checkpoint *k = opened(saved(KEPT(NULL)));
     struct tn_dataset other = data;
 
     assert_ok(tn_checkpoint_match_data(k, &other));
@@ -241,6 +267,7 @@ START_TEST(other_data_are_refused)
     ck_assert_uint_eq(data.tokenizer_hash, tn_checkpoint_state(k)->tokenizer);
     assert_fails(tn_checkpoint_match_data(k, &data), TN_ERR_INPUT, "other data");
     tn_checkpoint_close(k);
+    free_all();
 }
 END_TEST
 

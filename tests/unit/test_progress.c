@@ -60,7 +60,7 @@ START_TEST(no_line_is_wider_than_the_terminal)
 }
 END_TEST
 
-/* A message does not leave the rest of the line behind it, and the line comes back after it. */
+/* A message leaves nothing of the line behind it, the line comes back after it, the last one stays. */
 START_TEST(messages_have_their_own_line)
 {
     FILE *f = tmpfile();
@@ -72,10 +72,11 @@ START_TEST(messages_have_their_own_line)
     p.width = 16;
     tn_progress_update(&p, &u);
     tn_progress_say(&p, "saved %s", "x");
-    u.step = 8;
+    u.step = 10;
     tn_progress_update(&p, &u);
+    tn_progress_say(&p, "saved %s", "y");
     tn_progress_end(&p);
-    ck_assert_str_eq(written(f), "\rstep 7/10\r         \r\rsaved x\n\rstep 8/10\n");
+    ck_assert_str_eq(written(f), "\rstep 7/10\r         \r\rsaved x\n\rstep 10/10\n\rsaved y\n");
     fclose(f);
 }
 END_TEST
