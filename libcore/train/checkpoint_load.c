@@ -102,14 +102,12 @@ static tn_status open_files(struct tn_checkpoint *k)
     return status;
 }
 
-/* A slot is looked for in the optimizer's files only, a parameter in the model's. */
 static const struct tn_tensor *find(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
 {
     const struct tn_tensor *found = NULL;
 
     for (uint32_t f = 0; f < k->files && !found; f++)
-        if (has_prefix(k->name[f], t->is_state ? "optimizer-" : "model-"))
-            found = tn_safetensors_find(k->file[f], t->name);
+        found = tn_safetensors_find(k->file[f], t->name);
     return found;
 }
 

@@ -161,6 +161,11 @@ if unshare -rm sh -c 'mount -t tmpfs -o size=40k tenon disk' 2>/dev/null; then
     expect_err 'disk/run is on a disk with .* MB free, and one checkpoint takes .* MB'
     expect_err_lines
     expect test ! -s left
+    run unshare -rm sh -c "${full/size=40k/size=4m,nr_inodes=2}"
+    expect_rc 2
+    expect_err 'disk/run.*No space left'
+    expect_err_lines
+    expect test ! -s left
     run unshare -rm sh -c "$read_only"
     expect_rc 2
     expect_err 'disk.*[Rr]ead-only'

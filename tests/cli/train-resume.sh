@@ -49,6 +49,7 @@ expect test -n "$(metric watched 30 val_loss)"
 expect test -z "$(metric watched 29 val_loss)"
 expect test "$(ls -d watched/step-* | xargs)" = "watched/step-00000028 watched/step-00000030"
 expect_out '^step 0/30  validation loss'
+expect test "$(grep -c '^saved watched/step-00000030$' <<<"$out")" = 1
 
 # The sums run in another order, so it is the same to rounding, and rounding grows with the updates.
 case_ "accumulation 1x8, 2x4, 4x2, 8x1"

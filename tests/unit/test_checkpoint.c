@@ -154,6 +154,8 @@ START_TEST(another_shape_is_refused)
     const char *dir = saved(KEPT(NULL));
 
     refused(opened(dir), session_of(KEPT("model.n_embd=5"), 1), 1, "emb is [20, 4] there, [20, 5] here");
+    refused(opened(dir), session_of(KEPT("model.n_embd=8", "model.vocab_size=10"), 1), 1,
+            "emb is [20, 4] there, [10, 8] here");
     refused(opened(dir), session_of(KEPT("model.vocab_size=21"), 1), 1,
             "emb is [20, 4] there, [21, 4] here");
     free_all();

@@ -124,7 +124,9 @@ START_TEST(validation_comes_before_the_first_and_after_the_last)
         ck_assert_int_eq(has(m, i, "lr") && has(m, i, "grad_norm") && has(m, i, "tokens_per_second"), i > 0);
     }
     json_decref(m);
-    assert_ok(train(CONFIG("train.steps=7", "train.eval_interval=3", "train.eval_batches=1")));
+    for (int steps = 6; steps <= 7; steps++)     /* 6 is validated before the stop, not again after it */
+        assert_ok(train(CONFIG(tn_text(scratch_arena, "train.steps=%d", steps), "train.eval_interval=3",
+                               "train.eval_batches=1")));
     m = metrics("run");
     ck_assert_uint_eq(json_array_size(m), 8);
     ck_assert(has(m, 6, "val_loss") && has(m, 7, "val_loss"));
@@ -165,6 +167,40 @@ START_TEST(validation_does_not_depend_on_accumulation)
     ck_assert_double_gt(val[0], 1);
     ck_assert_double_eq_tol(val[0], val[1], 1e-9);
     ck_assert_double_eq_tol(val[0], val[2], 1e-9);
+}
+END_TEST
+
+/* Half as many batches are other windows, so another mean. */
+START_TEST(all_batches_are_validated)
+{
+    double val[2];
+
+    make_data("data", 1);
+    for (int i = 0; i < 2; i++) {
+        const char *run = i ? "two" : "one";
+        assert_ok(train(CONFIG(dir(run), i ? "train.eval_batches=2" : "train.eval_batches=1", "train.steps=0",
+                               "train.eval_interval=1")));
+        json_t *m = metrics(run);
+        val[i] = json_number_value(json_object_get(json_array_get(m, 0), "val_loss"));
+        json_decref(m);
+    }
+    ck_assert_uint_eq(fake.evaluations, 6);
+    ck_assert_double_ne(val[0], val[1]);
+}
+END_TEST
+
+START_TEST(the_rate_is_that_of_the_step)
+{
+    json_t *m;
+
+    make_data("data", 1);
+    for (int i = 1; i <= 2; i++)
+        assert_ok(train(CONFIG(i == 1 ? "train.steps=4" : "train.steps=10", "schedule.name=linear", "schedule.steps=10",
+                               "optimizer.lr=1")));
+    m = metrics("run");
+    for (size_t i = 0; i < 10; i++)
+        ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(m, i), "lr")), 1 - (double)i / 10, 1e-8);
+    json_decref(m);
 }
 END_TEST
 
@@ -390,6 +426,9 @@ START_TEST(a_run_may_go_on_elsewhere)
     assert_ok(train(
         CONFIG("train.steps=12", dir("c"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a")))));
     assert_ok(train(CONFIG("train.steps=12", dir("a"))));
+    assert_ok(train(CONFIG("train.steps=2", dir("d"))));
+    assert_ok(train(CONFIG(dir("d"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a/step-00000005")))));
+    ck_assert(tn_path_exists(in_scratch("d/abandoned-1/step-00000002")));
     ck_assert(same_end("a", "b", 10));
     ck_assert(same_end("a", "c", 12));
 }
@@ -453,6 +492,8 @@ int main(void)
         validation_comes_before_the_first_and_after_the_last,
         the_mean_is_over_tokens,
         validation_does_not_depend_on_accumulation,
+        all_batches_are_validated,
+        the_rate_is_that_of_the_step,
         a_finished_run_stays,
         a_bad_loss_stops,
         a_bad_loss_is_skipped,
