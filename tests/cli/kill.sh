@@ -20,8 +20,8 @@ newest()
     step=$((10#$step))
 }
 
-# A life ends some milliseconds after it has saved so many times, which may be never: at any moment of starting,
-# loading, training or saving, and so early that twenty lives do not reach the end of the run.
+# A life ends some milliseconds after it has saved so many times, which may be never: at any moment of
+# starting, loading, training or saving, and so early that twenty lives do not reach the end of the run.
 RANDOM=${KILL_SEED:-$$}
 case_ "SIGKILL at $kills random moments (KILL_SEED=${KILL_SEED:-$$})"
 killed=0

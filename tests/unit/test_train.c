@@ -195,11 +195,12 @@ START_TEST(the_rate_is_that_of_the_step)
 
     make_data("data", 1);
     for (int i = 1; i <= 2; i++)
-        assert_ok(train(CONFIG(i == 1 ? "train.steps=4" : "train.steps=10", "schedule.name=linear", "schedule.steps=10",
-                               "optimizer.lr=1")));
+        assert_ok(train(CONFIG(i == 1 ? "train.steps=4" : "train.steps=10", "schedule.name=linear",
+                               "schedule.steps=10", "optimizer.lr=1")));
     m = metrics("run");
     for (size_t i = 0; i < 10; i++)
-        ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(m, i), "lr")), 1 - (double)i / 10, 1e-8);
+        ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(m, i), "lr")),
+                                1 - (double)i / 10, 1e-8);
     json_decref(m);
 }
 END_TEST
@@ -427,7 +428,8 @@ START_TEST(a_run_may_go_on_elsewhere)
         CONFIG("train.steps=12", dir("c"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a")))));
     assert_ok(train(CONFIG("train.steps=12", dir("a"))));
     assert_ok(train(CONFIG("train.steps=2", dir("d"))));
-    assert_ok(train(CONFIG(dir("d"), tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a/step-00000005")))));
+    assert_ok(train(CONFIG(dir("d"),
+                           tn_text(scratch_arena, "checkpoint.resume=%s", in_scratch("a/step-00000005")))));
     ck_assert(tn_path_exists(in_scratch("d/abandoned-1/step-00000002")));
     ck_assert(same_end("a", "b", 10));
     ck_assert(same_end("a", "c", 12));
