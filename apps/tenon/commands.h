@@ -35,7 +35,11 @@ extern const struct command *const commands[];   /* ends with NULL, in the order
 extern const struct command prepare_command;
 extern const struct command config_command;
 extern const struct command help_command;
+extern const struct command plan_command;
 extern const struct command plugins_command;
+extern const struct command sample_command;
+extern const struct command step_command;
+extern const struct command train_command;
 
 /* NULL if there is none of this name. */
 const struct command *command_find(const char *name);

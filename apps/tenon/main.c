@@ -11,6 +11,10 @@
 
 const struct command *const commands[] = {
     &prepare_command,
+    &train_command,
+    &sample_command,
+    &step_command,
+    &plan_command,
     &plugins_command,
     &config_command,
     &help_command,

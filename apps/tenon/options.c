@@ -78,7 +78,7 @@ static tn_status value_set(struct options *out, const struct option *o, const ch
     struct tn_key key = option_key(o);
     char why[320];
 
-    if (!tn_value_fits(&key, value, why, sizeof why))
+    if (key.type != TN_KEY_TEXT && !tn_value_fits(&key, value, why, sizeof why))
         return tn_error(TN_ERR_CONFIG, "%s: --%s %s: %s", out->command->name, o->name,
                         *value ? value : "is empty", why);
     out->value[o - table(out->command)] = value;

@@ -226,8 +226,9 @@ tn_status tn_folder_make(const char *path)
         if (c && c != '/')
             continue;
         *at = 0;
-        if (mkdir(text, 0777) && !tn_path_is_folder(text))
-            s = fail(TN_ERR_IO, "make folder", text, strerror(errno));
+        int error = mkdir(text, 0777) ? errno : 0;
+        if (error && !tn_path_is_folder(text))
+            s = fail(TN_ERR_IO, "make folder", text, strerror(error == EEXIST ? ENOTDIR : error));
         *at = c;
         if (!c)
             break;

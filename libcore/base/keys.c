@@ -80,7 +80,7 @@ const struct tn_key tn_keys[] = {
     {SECTION("train", "eval_interval"), INT(0, MOST_STEPS), .unit = "updates", .preset = "250",
      .help = "Updates from one validation to the next; 0: none"},
     {SECTION("train", "eval_batches"), INT(1, 16777216), .unit = "batches", .preset = "20",
-     .help = "Batches of one validation"},
+     .help = "Batches of global_batch sequences in one validation"},
     {SECTION("train", "log_interval"), INT(1, MOST_STEPS), .unit = "updates", .preset = "1",
      .help = "Updates from one progress line to the next; metrics.jsonl has all of them"},
     {SECTION("train", "recompute"), FLAG, .preset = "no",

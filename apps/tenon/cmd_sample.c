@@ -1,0 +1,321 @@
+/* cmd_sample.c - tenon sample: text from a run.
+ *
+ * A checkpoint holds all that is needed: configuration, weights, tokenizer. The model sees the last seq_len
+ * tokens; when there are more, the window slides. Text appears as it is made, held back only until a
+ * character is whole. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/config.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "ckpt/rundir.h"
+#include "data/tokenizer.h"
+#include "options.h"
+#include "train/checkpoint.h"
+#include "train/choose.h"
+#include "train/session.h"
+
+#define PROMPT_LIMIT (64u << 20)                 /* bytes */
+
+struct sample {
+    const struct options *o;
+    struct tn_arena *arena;
+    struct tn_config *config;
+    struct tn_session *session;
+    struct tn_checkpoint *checkpoint;
+    struct tn_tokenizer *tokenizer;
+    struct tn_decoder *decoder;
+    struct tn_chooser *chooser;
+    const char *prompt;
+    size_t prompt_bytes;
+    int32_t *ids, *window;                       /* prompt and what followed; what the model sees of it */
+    float *logits;                               /* [seq_len, vocab] */
+    int64_t count, vocab, length;                /* ids so far; length: seq_len */
+};
+
+/* --- the checkpoint */
+
+static tn_status find(const struct sample *s, const char *run, char **out)
+{
+    int64_t step = options_int(s->o, "step");
+    tn_status status;
+
+    if (tn_path_exists(tn_path_join(s->arena, run, "state.json")) && !options_given(s->o, "step")) {
+        *out = strdup(run);                      /* the path of one checkpoint */
+        return *out ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a file name");
+    }
+    if (!tn_path_is_folder(run))
+        return tn_error(TN_ERR_INPUT, "there is no run directory %s", run);
+    status = options_given(s->o, "step") ? tn_runs_find(run, step) : tn_runs_latest(run, &step);
+    if (status == TN_DECLINED)
+        return tn_error(TN_ERR_INPUT, "%s has no complete checkpoint to sample from", run);
+    if (status < 0)
+        return status;
+    *out = tn_runs_path(run, step);
+    return *out ? TN_OK : TN_ERR_MEMORY;
+}
+
+/* What concerns other processes is left out: one is enough here, however many trained. */
+static int is_of_no_use(const char *key)
+{
+    return !strncmp(key, "parallel.", 9) || !strcmp(key, "backend.comm") ||
+           !strcmp(key, "backend.bootstrap") || !strcmp(key, "train.micro_batch");
+}
+
+static tn_status check_settings(const struct sample *s)
+{
+    for (int i = 0; i < s->o->settings; i++)
+        if (strncmp(s->o->setting[i], "backend.", 8) && strncmp(s->o->setting[i], "plugins.", 8))
+            return tn_error(TN_ERR_CONFIG, "sample: %.120s: the checkpoint says what the model is; only keys "
+                            "of [backend] and [plugins] can be set here", s->o->setting[i]);
+    return TN_OK;
+}
+
+static tn_status configure(struct sample *s)
+{
+    const struct tn_saved *state = tn_checkpoint_state(s->checkpoint);
+    tn_status status = tn_config_open(NULL, s->o->settings, s->o->setting, &s->config);
+    const char *key;
+    json_t *value;
+
+    if (status < 0)
+        return status;
+    json_object_foreach((json_t *)state->config, key, value)
+        if (json_is_string(value) && !is_of_no_use(key))
+            tn_config_case(s->config, key, json_string_value(value));
+    return tn_session_configure(s->config, &s->session);
+}
+
+static tn_status open_tokenizer(struct sample *s)
+{
+    const struct tn_saved *state = tn_checkpoint_state(s->checkpoint);
+
+    if (!tn_saved_find(state, "tokenizer.json"))
+        return tn_error(TN_ERR_INPUT,
+                        "%s has no tokenizer.json: its data had none, so there is no text to make",
+                        state->dir);
+    tn_status status = tn_tokenizer_load(tn_path_join(s->arena, state->dir, "tokenizer.json"), &s->tokenizer);
+    return status < 0 ? status : tn_decoder_new(s->tokenizer, &s->decoder);
+}
+
+static tn_status open_model(struct sample *s)
+{
+    const struct tn_session_options use = {.use = TN_SESSION_LOGITS};
+    tn_status status = tn_session_open(s->session, &use);
+
+    if (status == TN_OK)
+        status = tn_checkpoint_match(s->checkpoint, s->session, 0);
+    return status < 0 ? status : tn_checkpoint_load(s->checkpoint, s->session, 0);
+}
+
+/* --- the prompt */
+
+static tn_status read_prompt(const struct sample *s, const char **text, size_t *bytes)
+{
+    const char *file = options_text(s->o, "prompt-file");
+    char *data;
+    tn_status status;
+
+    *text = options_given(s->o, "prompt") ? options_text(s->o, "prompt") : "";
+    *bytes = strlen(*text);
+    if (!file)
+        return TN_OK;
+    if (options_given(s->o, "prompt"))
+        return tn_error(TN_ERR_CONFIG, "sample: --prompt and --prompt-file were both given, one is enough");
+    if ((status = tn_file_read(file, PROMPT_LIMIT, &data, bytes)) < 0)
+        return status;
+    char *copy = tn_alloc(s->arena, *bytes + 1);
+    memcpy(copy, data, *bytes);
+    free(data);
+    *text = copy;
+    return TN_OK;
+}
+
+/* Something has to stand before the first token: a newline, as at the beginning of a text, else token 0. */
+static void begin_anyhow(struct sample *s)
+{
+    uint64_t count = 0;
+
+    if (tn_tokenizer_encode(s->tokenizer, "newline", "\n", 1, s->ids, &count) < 0 || count == 0) {
+        tn_error_clear();
+        s->ids[0] = 0;
+    }
+    s->count = 1;
+}
+
+static tn_status encode_prompt(struct sample *s)
+{
+    const char *text;
+    size_t bytes;
+    uint64_t count = 0;
+    tn_status status = read_prompt(s, &text, &bytes);
+
+    if (status < 0)
+        return status;
+    s->ids = calloc(bytes + 2 + (size_t)options_int(s->o, "tokens"), sizeof *s->ids);
+    if (!s->ids)
+        return tn_error(TN_ERR_MEMORY, "no memory for %zu bytes of prompt", bytes);
+    status = tn_tokenizer_encode(
+        s->tokenizer, options_given(s->o, "prompt-file") ? options_text(s->o, "prompt-file") : "--prompt",
+        text, bytes, s->ids, &count);
+    s->count = (int64_t)count;
+    if (status == TN_OK && count == 0)
+        begin_anyhow(s);
+    s->prompt = text;
+    s->prompt_bytes = bytes;
+    return status;
+}
+
+/* --- generation */
+
+static tn_status room(struct sample *s)
+{
+    struct tn_choice choice = {.temperature =
+                                   options_given(s->o, "greedy") ? 0 : options_float(s->o, "temperature"),
+                               .top_k = options_int(s->o, "top-k"),
+                               .top_p = options_float(s->o, "top-p"),
+                               .seed = (uint64_t)options_int(s->o, "seed")};
+
+    s->vocab = tn_session_model(s->session)->vocab_size;
+    s->length = tn_session_shape(s->session)->seq_len;
+    s->window = calloc((size_t)s->length, sizeof *s->window);
+    s->logits = calloc((size_t)s->length * (size_t)s->vocab, sizeof *s->logits);
+    if (!s->window || !s->logits)
+        return tn_error(TN_ERR_MEMORY, "no memory for the logits of %" PRId64 " tokens", s->length);
+    if (tn_tokenizer_vocab_size(s->tokenizer) > s->vocab)
+        return tn_error(
+            TN_ERR_INPUT, "%s/tokenizer.json has %" PRId64 " tokens, the model beside it only %" PRId64,
+            tn_checkpoint_state(s->checkpoint)->dir, tn_tokenizer_vocab_size(s->tokenizer), s->vocab);
+    return tn_chooser_new(tn_tokenizer_vocab_size(s->tokenizer), &choice, &s->chooser);
+}
+
+/* The token behind the last one. Ids that the model has beyond the tokenizer's (a vocabulary that was rounded
+ * up) are never chosen. */
+static tn_status next(struct sample *s)
+{
+    int64_t seen = s->count < s->length ? s->count : s->length, id;
+    tn_status status;
+
+    memcpy(s->window, s->ids + s->count - seen, (size_t)seen * sizeof *s->window);
+    status = tn_session_logits(s->session, s->window, s->logits);
+    if (status == TN_OK)
+        status = tn_choose(s->chooser, s->logits + (seen - 1) * s->vocab, s->count, &id);
+    if (status == TN_OK)
+        s->ids[s->count++] = (int32_t)id;
+    return status;
+}
+
+/* 0: nobody reads any more. */
+static int emit(const char *text, uint64_t bytes)
+{
+    return fwrite(text, 1, (size_t)bytes, stdout) == bytes && !fflush(stdout);
+}
+
+static tn_status generate(struct sample *s)
+{
+    int64_t end = s->count + options_int(s->o, "tokens");
+    const char *text;
+    uint64_t bytes;
+    int open = emit(s->prompt, s->prompt_bytes);
+    tn_status status = TN_OK;
+
+    while (s->count < end && status == TN_OK && open) {
+        status = next(s);
+        if (status == TN_OK)
+            status = tn_decoder_put(s->decoder, s->ids[s->count - 1], &text, &bytes);
+        if (status == TN_OK)
+            open = emit(text, bytes);
+    }
+    tn_decoder_flush(s->decoder, &text, &bytes);
+    if (open)
+        open = emit(text, bytes) && emit("\n", 1);
+    return status;
+}
+
+static tn_status sample_all(struct sample *s)
+{
+    char *path;
+    tn_status status = check_settings(s);
+
+    if (status < 0 || (status = find(s, s->o->file[0], &path)) < 0)
+        return status;
+    status = tn_checkpoint_open(path, &s->checkpoint);
+    free(path);
+    if (status == TN_OK)
+        status = open_tokenizer(s);
+    if (status == TN_OK)
+        status = encode_prompt(s);
+    if (status == TN_OK)
+        status = configure(s);
+    if (status == TN_OK)
+        status = open_model(s);
+    if (status == TN_OK)
+        status = room(s);
+    return status < 0 ? status : generate(s);
+}
+
+static tn_status sample(const struct options *o)
+{
+    struct sample s = {.o = o, .arena = tn_arena_new()};
+    tn_status status = sample_all(&s);
+
+    free(s.ids);
+    free(s.window);
+    free(s.logits);
+    tn_chooser_free(s.chooser);
+    tn_decoder_free(s.decoder);
+    tn_tokenizer_free(s.tokenizer);
+    tn_checkpoint_close(s.checkpoint);
+    tn_session_close(s.session);
+    tn_config_free(s.config);
+    tn_arena_free(s.arena);
+    return status;
+}
+
+static int cmd_sample(int argc, char **argv)
+{
+    struct options o;
+    tn_status status = options_parse(&sample_command, argc, argv, &o);
+
+    if (status >= 0)
+        status = sample(&o);
+    options_free(&o);
+    return command_end(status);
+}
+
+static const struct option options[] = {
+    {.name = "prompt", .value = "TEXT", .help = "What the text begins with"},
+    {.name = "prompt-file", .value = "FILE", .help = "A file with what the text begins with"},
+    {.name = "tokens", .value = "N", .help = "Tokens to make", .type = TN_KEY_INT, .low = 0, .high = 1e9,
+     .preset = "200"},
+    {.name = "temperature", .value = "T", .help = "Divides the logits; 0 always takes the likeliest token",
+     .type = TN_KEY_FLOAT, .low = 0, .high = 1e6, .preset = "0.8"},
+    {.name = "top-k", .value = "K", .help = "Only the K likeliest tokens; 0: all", .type = TN_KEY_INT,
+     .low = 0, .high = 1e9, .preset = "200"},
+    {.name = "top-p", .value = "P", .help = "Only the fewest tokens that make P of the probability",
+     .type = TN_KEY_FLOAT, .low = 0, .high = 1, .preset = "1"},
+    {.name = "seed", .value = "S", .help = "Of the draws; the same seed, the same text", .type = TN_KEY_INT,
+     .low = 0, .high = 9007199254740991.0, .preset = "1337"},
+    {.name = "step", .value = "N", .help = "The checkpoint of this step, instead of the newest",
+     .type = TN_KEY_INT, .low = 0, .high = 4294967295.0},
+    {.name = "greedy", .help = "Always the likeliest token, as --temperature 0"},
+    {0},
+};
+
+const struct command sample_command = {
+    .name = "sample",
+    .help = "Generates text from a run directory",
+    .usage = "RUN [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T] [--top-k K] "
+             "[--top-p P] [--seed S] [--step N] [--greedy] [backend.key=value ...]",
+    .detail = "RUN is a run directory, whose newest checkpoint is taken, or the directory of one checkpoint. "
+              "The text goes to stdout behind its prompt. Without a prompt it begins after a newline, or "
+              "after token 0 where the vocabulary has no newline.",
+    .options = options,
+    .files_min = 1,
+    .files_max = 1,
+    .settings = 1,
+    .run = cmd_sample,
+};

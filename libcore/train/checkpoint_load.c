@@ -1,0 +1,186 @@
+/* checkpoint_load.c - files become the session's tensors; see checkpoint.h.
+ *
+ * The parts of a model may be cut into any number of files, each tensor whole in one of them; which one has
+ * it is asked of the files, not of the index. */
+#include "train/checkpoint.h"
+
+#include "base/file.h"
+#include "ckpt/safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct tn_checkpoint {
+    struct tn_saved state;
+    struct tn_safetensors **file;                /* [files], owned */
+    const char **name;                           /* of the files; borrowed from state */
+    uint32_t files;
+};
+
+static int has_prefix(const char *text, const char *prefix)
+{
+    return !strncmp(text, prefix, strlen(prefix));
+}
+
+static int is_tensors(const char *name)
+{
+    const char *end = strstr(name, ".safetensors");
+
+    return end && !strcmp(end, ".safetensors") &&
+           (has_prefix(name, "model-") || has_prefix(name, "optimizer-"));
+}
+
+tn_status tn_checkpoint_open(const char *dir, struct tn_checkpoint **out)
+{
+    struct tn_checkpoint *k = calloc(1, sizeof *k);
+    tn_status status =
+        k ? tn_saved_read(dir, &k->state) : tn_error(TN_ERR_MEMORY, "no memory to open %s", dir);
+
+    *out = k;
+    if (status < 0) {
+        tn_checkpoint_close(k);
+        *out = NULL;
+    }
+    return status;
+}
+
+void tn_checkpoint_close(struct tn_checkpoint *k)
+{
+    if (!k)
+        return;
+    for (uint32_t i = 0; i < k->files; i++)
+        tn_safetensors_close(k->file[i]);
+    free(k->file);
+    free(k->name);
+    tn_saved_free(&k->state);
+    free(k);
+}
+
+const struct tn_saved *tn_checkpoint_state(const struct tn_checkpoint *k)
+{
+    return &k->state;
+}
+
+/* --- the data */
+tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct tn_dataset *data)
+{
+    size_t train = strcspn(data->fingerprint, " ");          /* "train=HASH val=HASH" */
+
+    if (k->state.tokenizer && data->tokenizer_hash && k->state.tokenizer != data->tokenizer_hash)
+        return tn_error(
+            TN_ERR_INPUT,
+            "%s was trained with another tokenizer than that of the data here (checksum %016" PRIx64
+            ", here %016" PRIx64 "): set data.dir to its data, or another checkpoint.dir to start anew",
+            k->state.dir, k->state.tokenizer, data->tokenizer_hash);
+    if (strncmp(k->state.data, data->fingerprint, train + 1))
+        return tn_error(TN_ERR_INPUT,
+                        "%s was trained on other data (%s, here %s): set data.dir to those, or another "
+                        "checkpoint.dir to start anew",
+                        k->state.dir, k->state.data, data->fingerprint);
+    return TN_OK;
+}
+
+/* --- the tensors */
+static tn_status open_files(struct tn_checkpoint *k)
+{
+    struct tn_arena *a = tn_arena_new();
+    tn_status status = TN_OK;
+
+    k->file = calloc((size_t)k->state.count + 1, sizeof *k->file);
+    k->name = calloc((size_t)k->state.count + 1, sizeof *k->name);
+    if (!k->file || !k->name)
+        status = tn_error(TN_ERR_MEMORY, "no memory to open %s", k->state.dir);
+    for (uint64_t i = 0; i < k->state.count && status == TN_OK; i++) {
+        if (!is_tensors(k->state.file[i].name))
+            continue;
+        k->name[k->files] = k->state.file[i].name;
+        status =
+            tn_safetensors_open(tn_path_join(a, k->state.dir, k->state.file[i].name), &k->file[k->files]);
+        k->files += status == TN_OK;
+    }
+    tn_arena_free(a);
+    return status;
+}
+
+static const struct tn_tensor *find(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
+{
+    const struct tn_tensor *found = NULL;
+
+    for (uint32_t f = 0; f < k->files && !found; f++)
+        found = tn_safetensors_find(k->file[f], t->name);
+    return found;
+}
+
+/* "[65, 128]" */
+static const char *shape_text(uint32_t rank, const int64_t *shape, char *out, size_t bytes)
+{
+    size_t at = (size_t)snprintf(out, bytes, "[");
+
+    for (uint32_t d = 0; d < rank && at < bytes; d++)
+        at += (size_t)snprintf(out + at, bytes - at, "%s%" PRId64, d ? ", " : "", shape[d]);
+    if (at < bytes)
+        snprintf(out + at, bytes - at, "]");
+    return out;
+}
+
+static tn_status match_one(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
+{
+    const struct tn_tensor *found = find(k, t);
+    char there[200], here[200];
+
+    if (!found)
+        return tn_error(TN_ERR_INPUT, "%s has no %s %s: it is a checkpoint of another %s", k->state.dir,
+                        t->is_state ? "optimizer state" : "tensor", t->name,
+                        t->is_state ? "optimizer" : "model");
+    if (found->dtype != t->dtype)
+        return tn_error(TN_ERR_INPUT, "%s: %s is %s, it must be %s", k->state.dir, t->name,
+                        tn_file_dtype_name(found->dtype), tn_file_dtype_name(t->dtype));
+    if (found->rank != t->rank || memcmp(found->shape, t->shape, t->rank * sizeof *t->shape) ||
+        found->bytes != t->bytes)
+        return tn_error(TN_ERR_INPUT, "%s is of another model: %s is %s there, %s here", k->state.dir,
+                        t->name, shape_text(found->rank, found->shape, there, sizeof there),
+                        shape_text(t->rank, t->shape, here, sizeof here));
+    return TN_OK;
+}
+
+/* Tensors of the model's files that the session lacks: a deeper model, a bias that is off here. */
+static tn_status match_rest(const struct tn_checkpoint *k, const struct tn_session *s, int slots)
+{
+    for (uint32_t f = 0; f < k->files; f++)
+        for (uint64_t i = 0;
+             (slots || has_prefix(k->name[f], "model-")) && i < tn_safetensors_count(k->file[f]); i++) {
+            const char *name = tn_safetensors_at(k->file[f], i)->name;
+            uint32_t t = 0;
+            while (t < tn_session_tensors(s) && strcmp(tn_session_tensor(s, t)->name, name))
+                t++;
+            if (t == tn_session_tensors(s))
+                return tn_error(
+                    TN_ERR_INPUT,
+                    "%s has a tensor %s that this configuration has no use for: it is a checkpoint of "
+                    "another %s",
+                    k->state.dir, name, has_prefix(k->name[f], "model-") ? "model" : "optimizer");
+        }
+    return TN_OK;
+}
+
+tn_status tn_checkpoint_match(struct tn_checkpoint *k, const struct tn_session *s, int slots)
+{
+    tn_status status = k->files ? TN_OK : open_files(k);
+
+    for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++)
+        if (slots || !tn_session_tensor(s, i)->is_state)
+            status = match_one(k, tn_session_tensor(s, i));
+    if (status == TN_OK)
+        status = match_rest(k, s, slots);
+    return status < 0 ? status : tn_saved_verify(&k->state);
+}
+
+tn_status tn_checkpoint_load(struct tn_checkpoint *k, struct tn_session *s, int slots)
+{
+    tn_status status = TN_OK;
+
+    for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++)
+        if (slots || !tn_session_tensor(s, i)->is_state)
+            status = tn_session_set(s, i, find(k, tn_session_tensor(s, i))->data);
+    return status;
+}

@@ -1,0 +1,248 @@
+/* loop.c - updates, and what comes between two of them. See loop.h.
+ *
+ * Order after update s: validation, the line of metrics.jsonl, the checkpoint. So a checkpoint is never ahead
+ * of the metrics, and a run that goes on from it writes each line once. */
+#include "train/loop_own.h"
+
+#include "base/status.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/signals.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+
+/* --- saving */
+
+/* A failure is reported, not returned: what is on the disk is untouched and the run has time to try again. */
+static int save(struct train *t)
+{
+    tn_status status;
+
+    if (t->saved == t->step)
+        return 1;
+    status = tn_checkpoint_save(t->session, t->c, &t->data, t->dir, t->step);
+    if (status < 0) {
+        tn_progress_end(&t->progress);
+        tn_log(TN_LOG_WARNING, "step %lld was not saved: %s", (long long)t->step, tn_error_text());
+        return 0;
+    }
+    t->saved = t->step;
+    tn_progress_say(&t->progress, "saved %s/step-%08lld", t->dir, (long long)t->step);
+    if (tn_runs_prune(t->runs, tn_config_int(t->c, "checkpoint.keep"), t->step) < 0)
+        tn_log(TN_LOG_WARNING, "an old checkpoint could not be removed: %s", tn_error_text());
+    return 1;
+}
+
+static int is_due(const struct train *t, int64_t interval)
+{
+    return interval > 0 && t->step % interval == 0;
+}
+
+/* --- what is written of an update */
+static json_t *number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+/* u NULL: before the first update. val NAN: not validated. */
+static void write_metrics(struct train *t, const struct tn_progress_update *u, int skipped, double val,
+                          int validated)
+{
+    const struct tn_session_shape *shape = tn_session_shape(t->session);
+    json_t *line = json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "tokens",
+                             (json_int_t)(t->step * shape->global_batch * shape->seq_len));
+
+    if (u) {
+        json_object_set_new(line, "loss", number(u->loss));
+        json_object_set_new(line, "lr", number(u->lr));
+        json_object_set_new(line, "grad_norm", number(u->gnorm));
+        json_object_set_new(line, "tokens_per_second", number(u->seconds > 0 ? u->tokens / u->seconds : 0));
+    }
+    if (skipped)
+        json_object_set_new(line, "skipped", json_true());
+    if (validated)
+        json_object_set_new(line, "val_loss", number(val));
+    if (tn_metrics_write(t->metrics, line) < 0 && !t->metrics_lost) {
+        t->metrics_lost = 1;
+        tn_progress_end(&t->progress);
+        tn_log(TN_LOG_WARNING, "metrics are lost from step %lld on: %s", (long long)t->step, tn_error_text());
+    }
+    json_decref(line);
+}
+
+static const char *last_good(const struct train *t, char *out, size_t bytes)
+{
+    if (t->saved < 0)
+        snprintf(out, bytes, "there is no checkpoint yet");
+    else
+        snprintf(out, bytes, "the last checkpoint is %s/step-%08lld", t->dir, (long long)t->saved);
+    return out;
+}
+
+/* --- validation */
+
+/* In pieces of one batch, between which a signal may end it: then *validated is 0. */
+static tn_status validate(struct train *t, double *val, int *validated)
+{
+    int64_t batches = tn_config_int(t->c, "train.eval_batches"),
+            size = tn_session_shape(t->session)->global_batch;
+    struct tn_mean mean = {0};
+    tn_status status = TN_OK;
+    char text[600];
+
+    *validated = 0;
+    for (int64_t b = 0; b < batches && status == TN_OK; b++) {
+        if (tn_signals_stop())
+            return TN_OK;
+        status = tn_evaluate(t->session, &t->eval, b * size, size, t->tokens, t->targets, &mean);
+    }
+    if (status < 0)
+        return status;
+    *val = tn_mean_value(&mean);
+    *validated = 1;
+    if (!isfinite(*val) && tn_config_is(t->c, "train.nonfinite", "stop"))
+        return tn_error(TN_ERR_NUMBER, "step %lld: the validation loss is %g; %s", (long long)t->step, *val,
+                        last_good(t, text, sizeof text));
+    tn_progress_say(&t->progress, "step %lld/%lld  validation loss %.4f", (long long)t->step,
+                    (long long)t->steps, *val);
+    return TN_OK;
+}
+
+static tn_status validate_if_due(struct train *t, double *val, int *validated)
+{
+    int64_t interval = tn_config_int(t->c, "train.eval_interval");
+
+    *validated = 0;
+    if (interval == 0 || (!is_due(t, interval) && t->step < t->steps))
+        return TN_OK;
+    return validate(t, val, validated);
+}
+
+/* --- an update */
+
+static tn_status stop_nonfinite(struct train *t, const struct tn_session_result *r)
+{
+    const char *where = tn_session_nonfinite(t->session);
+    char text[600];
+
+    return tn_error(
+        TN_ERR_NUMBER,
+        "step %lld, rank %lld: loss %g, gradient norm %g; the first tensor that is not finite is %s; %s",
+        (long long)(t->step + 1), (long long)tn_session_shape(t->session)->rank, r->loss, r->gnorm,
+        where && *where ? where : "not known", last_good(t, text, sizeof text));
+}
+
+static tn_status judge(struct train *t, struct tn_session_result *r)
+{
+    if (isfinite(r->loss) && isfinite(r->gnorm))
+        return TN_OK;
+    if (tn_config_is(t->c, "train.nonfinite", "ignore")) {
+        r->skipped = 0;
+        return tn_session_apply(t->session);
+    }
+    if (tn_config_is(t->c, "train.nonfinite", "stop"))
+        return stop_nonfinite(t, r);
+    tn_progress_end(&t->progress);
+    tn_log(TN_LOG_WARNING, "step %lld is skipped: loss %g, gradient norm %g", (long long)(t->step + 1),
+           r->loss, r->gnorm);
+    return TN_OK;
+}
+
+static tn_status update(struct train *t, struct tn_progress_update *u, int *skipped)
+{
+    const struct tn_session_shape *shape = tn_session_shape(t->session);
+    struct tn_session_result r = {0};
+    double begin = tn_seconds();
+    tn_status status;
+
+    u->lr = tn_schedule_lr(&t->schedule, t->step);
+    tn_sampler_fill(&t->sampler, (uint64_t)t->step, 0, (uint64_t)shape->global_batch, t->tokens, t->targets);
+    status = tn_session_update(t->session, (uint64_t)t->step, t->tokens, t->targets, u->lr, &r);
+    if (status == TN_OK)
+        status = judge(t, &r);
+    if (status < 0)
+        return status;
+    *skipped = (int)r.skipped;
+    u->step = ++t->step;
+    u->loss = r.loss;
+    u->gnorm = r.gnorm;
+    u->tokens = (double)(shape->global_batch * shape->seq_len);
+    u->seconds = tn_seconds() - begin;
+    return TN_OK;
+}
+
+static tn_status step(struct train *t)
+{
+    struct tn_progress_update u;
+    int skipped, validated;
+    double val = NAN;
+    tn_status status = update(t, &u, &skipped);
+
+    if (status < 0)
+        return status;
+    tn_progress_update(&t->progress, &u);
+    if ((status = validate_if_due(t, &val, &validated)) < 0)
+        return status;
+    write_metrics(t, &u, skipped, val, validated);
+    if (tn_signals_save() || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
+        save(t);
+    return TN_OK;
+}
+
+/* Before the first update of a run, once; a run that goes on has its line already. */
+static tn_status before_first(struct train *t)
+{
+    double val = NAN;
+    int validated;
+    tn_status status;
+
+    if (t->step > 0)
+        return TN_OK;
+    status = validate_if_due(t, &val, &validated);
+    if (status == TN_OK && validated)
+        write_metrics(t, NULL, 0, val, 1);
+    return status;
+}
+
+static tn_status finish(struct train *t, int64_t first)
+{
+    int sig = tn_signals_stop(), worth = t->step > first || t->step == t->steps;
+
+    if (worth && !save(t))
+        return tn_error(TN_ERR_IO, "the last state of the run, step %lld, could not be saved",
+                        (long long)t->step);
+    if (sig && t->step < t->steps)
+        tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
+                        sig == SIGINT ? "SIGINT" : "SIGTERM", (long long)t->step, (long long)t->steps,
+                        t->saved == t->step ? "saved; the same command goes on from here"
+                                            : "nothing to save");
+    return TN_OK;
+}
+
+static tn_status loop(struct train *t)
+{
+    int64_t first = t->step;
+    tn_status status = before_first(t);
+
+    while (status == TN_OK && t->step < t->steps && !tn_signals_stop())
+        status = step(t);
+    return status < 0 ? status : finish(t, first);
+}
+
+tn_status tn_train(struct tn_config *c)
+{
+    struct train t;
+    tn_status status = train_start(c, &t);
+
+    if (status == TN_OK && !t.done) {
+        tn_signals_catch();
+        status = loop(&t);
+        train_end(&t);
+        tn_signals_release();
+        return status;
+    }
+    train_end(&t);
+    return status;
+}

@@ -1,0 +1,223 @@
+/* start.c - the beginning of a run: look at everything, then touch the first file. See loop.h. */
+#include "train/loop_own.h"
+
+#include "base/file.h"
+#include "base/status.h"
+#include "train/checkpoint.h"
+#include "train/resume.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+const char *tn_run_folder(struct tn_config *c)
+{
+    const char *dir = tn_config_text(c, "checkpoint.dir"), *name;
+
+    if (dir || !tn_config_path(c))
+        return dir;
+    name = tn_path_name(tn_config_path(c));
+    size_t n = strlen(name);
+    if (n > 4 && !strcmp(name + n - 4, ".ini"))
+        n -= 4;
+    tn_config_settle(c, "checkpoint.dir", "runs/%.*s", (int)n, name);
+    return tn_config_text(c, "checkpoint.dir");
+}
+
+/* What only training needs of the configuration; the session's check lists it with the rest. */
+static void check_config(struct tn_config *c)
+{
+    if (!tn_config_text(c, "data.dir"))
+        tn_config_problem(c, "data.dir", "is not set: name a folder made by tenon prepare");
+    if (!tn_run_folder(c))
+        tn_config_problem(c, "checkpoint.dir", "is not set: name a folder for the run");
+    tn_schedule_check(c);
+}
+
+static int64_t sequence(const struct tn_config *c)
+{
+    return tn_config_int(c, tn_config_text(c, "train.seq_len") ? "train.seq_len" : "model.block_size");
+}
+
+static tn_status open_data(struct train *t)
+{
+    uint32_t order = tn_config_is(t->c, "data.order", "shuffle") ? TN_ORDER_SHUFFLE : TN_ORDER_RANDOM;
+    uint64_t seed = (uint64_t)tn_config_int(t->c, "train.seed");
+    int64_t length = sequence(t->c), batch = tn_config_int(t->c, "train.global_batch");
+    tn_status status = tn_dataset_open(tn_config_text(t->c, "data.dir"),
+                                       tn_config_int(t->c, "model.vocab_size"), length, &t->data);
+
+    if (status == TN_OK && !tn_config_text(t->c, "model.vocab_size"))
+        tn_config_settle(t->c, "model.vocab_size", "%lld", (long long)t->data.vocab_size);
+    if (status == TN_OK)
+        status = tn_sampler_init(&t->data.train, "train", order, seed, length, batch, &t->sampler);
+    if (status == TN_OK)
+        status = tn_sampler_init(&t->data.val, "val", order, seed, length, batch, &t->eval);
+    return status;
+}
+
+static tn_status check_space(const struct train *t)
+{
+    uint64_t need = tn_checkpoint_bytes(t->session), have;
+    tn_status status = tn_folder_space(t->dir, &have);
+
+    if (status < 0 || have >= need)
+        return status;
+    return tn_error(
+        TN_ERR_INPUT,
+        "%s is on a disk with %.1f MB free, and one checkpoint takes %.1f MB: make room, or choose another "
+        "checkpoint.dir",
+        t->dir, (double)have / 1e6, (double)need / 1e6);
+}
+
+/* The folder is made here; if it cannot be used it goes again. */
+static tn_status take_folder(struct train *t)
+{
+    int there = tn_path_exists(t->dir);
+    tn_status status = tn_runs_open(t->dir, &t->runs);
+
+    if (status < 0 && !there)
+        rmdir(t->dir);
+    return status;
+}
+
+static void say_what(struct train *t)
+{
+    const struct tn_session_shape *shape = tn_session_shape(t->session);
+
+    tn_progress_say(&t->progress,
+                    "%s: %lld parameters, %lld tokens an update (%lld x %lld sequences of %lld)",
+                    tn_session_model(t->session)->arch, (long long)shape->n_parameters,
+                    (long long)(shape->global_batch * shape->seq_len), (long long)shape->n_micro,
+                    (long long)(shape->global_batch / shape->n_micro), (long long)shape->seq_len);
+    tn_progress_say(&t->progress,
+                    "device %s, kernels %s, threads %u; data %s: %llu tokens, %llu to validate; run %s",
+                    tn_session_device(t->session), tn_session_kernels(t->session),
+                    tn_session_threads(t->session), tn_config_text(t->c, "data.dir"),
+                    (unsigned long long)t->data.train.count, (unsigned long long)t->data.val.count, t->dir);
+}
+
+static void say_where(struct train *t, const struct tn_resume *from, const struct tn_checkpoint *k)
+{
+    char changes[600];
+
+    if (!k && from->newest)
+        tn_progress_say(&t->progress, "no checkpoint in %s, starting fresh", t->dir);
+    if (!k)
+        return;
+    tn_progress_say(&t->progress, "going on from %s", from->path);
+    if (*tn_checkpoint_changes(k, t->c, changes, sizeof changes))
+        tn_progress_say(&t->progress, "changed since then: %s", changes);
+}
+
+static tn_status set_aside(struct train *t, const struct tn_resume *from)
+{
+    char to[1024];
+    int64_t moved;
+    tn_status status = tn_resume_set_aside(t->dir, from, &moved, to, sizeof to);
+
+    if (status == TN_OK && moved > 0)
+        tn_log(TN_LOG_WARNING, "moved %lld checkpoints to %s: this run goes on from %s instead",
+               (long long)moved, to, from->path ? from->path : "nothing");
+    return status;
+}
+
+static tn_status open_session(struct train *t)
+{
+    const struct tn_session_options use = {
+        .use = TN_SESSION_TRAIN | (tn_config_int(t->c, "train.eval_interval") ? TN_SESSION_EVAL : 0)};
+
+    return tn_session_open(t->session, &use);
+}
+
+/* The folder is ours, now files change. */
+static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_checkpoint *k)
+{
+    struct tn_arena *a = tn_arena_new();
+    int64_t last = k && from->own ? from->step : -1;
+    tn_status status;
+
+    say_what(t);
+    say_where(t, from, k);
+    status = k ? tn_checkpoint_load(k, t->session, 1)
+               : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
+    if (status == TN_OK)
+        status = set_aside(t, from);
+    if (status == TN_OK)
+        status = tn_metrics_open(tn_path_join(a, t->dir, "metrics.jsonl"), last, &t->metrics);
+    tn_arena_free(a);
+    t->step = from->step;
+    t->saved = k && from->own ? from->step : -1;
+    return status;
+}
+
+static tn_status buffers_new(struct train *t)
+{
+    const struct tn_session_shape *shape = tn_session_shape(t->session);
+    size_t n = (size_t)shape->global_batch * (size_t)shape->seq_len;
+
+    t->tokens = calloc(n, sizeof *t->tokens);
+    t->targets = calloc(n, sizeof *t->targets);
+    return t->tokens && t->targets ? TN_OK
+                                   : tn_error(TN_ERR_MEMORY, "no memory for a batch of %zu tokens", n);
+}
+
+static tn_status start_at(struct train *t, const struct tn_resume *from, struct tn_checkpoint *k)
+{
+    tn_status status = TN_OK;
+
+    if (k)
+        status = tn_checkpoint_match_config(k, t->c);
+    if (status == TN_OK && k)
+        status = tn_checkpoint_match_data(k, &t->data);
+    if (status < 0)
+        return status;
+    if (k && from->step >= t->steps) {
+        t->done = 1;
+        tn_progress_say(&t->progress, "%s is at step %lld and train.steps = %lld: nothing is left to do",
+                        from->path, (long long)from->step, (long long)t->steps);
+        return TN_OK;
+    }
+    if ((status = open_session(t)) < 0 || (status = buffers_new(t)) < 0)
+        return status;
+    if (k)
+        status = tn_checkpoint_match(k, t->session, 1);
+    if (status == TN_OK)
+        status = check_space(t);
+    if (status == TN_OK)
+        status = take_folder(t);
+    return status < 0 ? status : begin(t, from, k);
+}
+
+tn_status train_start(struct tn_config *c, struct train *t)
+{
+    struct tn_resume from = {0};
+    struct tn_checkpoint *k = NULL;
+    tn_status status;
+
+    *t = (struct train){.c = c, .saved = -1};
+    check_config(c);
+    if ((status = tn_session_configure(c, &t->session)) < 0)
+        return status;
+    t->dir = tn_run_folder(c);
+    t->steps = tn_config_int(c, "train.steps");
+    tn_schedule_read(c, &t->schedule);
+    tn_progress_start(stdout, t->steps, tn_config_int(c, "train.log_interval"), &t->progress);
+    if ((status = open_data(t)) == TN_OK && (status = tn_resume_find(c, t->dir, &from)) == TN_OK && from.path)
+        status = tn_checkpoint_open(from.path, &k);
+    if (status == TN_OK)
+        status = start_at(t, &from, k);
+    tn_checkpoint_close(k);
+    tn_resume_free(&from);
+    return status;
+}
+
+void train_end(struct train *t)
+{
+    tn_progress_end(&t->progress);
+    tn_metrics_close(t->metrics);
+    tn_runs_close(t->runs);
+    free(t->tokens);
+    free(t->targets);
+    tn_dataset_close(&t->data);
+    tn_session_close(t->session);
+}

@@ -1,0 +1,135 @@
+#!/bin/bash
+# step.sh - updates from given weights come out as float64 autograd says (tests/golden), and a case that
+# does not fit its model is refused.
+. "$(dirname "$0")/../support/lib.sh"
+. "$top_srcdir/tests/support/runs.sh"
+golden=$top_srcdir/tests/golden
+compare=$top_builddir/tests/golden/compare
+
+# step CASE ARGUMENT...: writes out.safetensors.
+step()
+{
+    local case=$1
+
+    shift
+    rm -f out.safetensors
+    run "$TENON" step --case "$golden/$case.safetensors" --out out.safetensors "$@"
+}
+
+# passes CASE ARGUMENT...
+passes()
+{
+    step "$@"
+    expect_rc 0
+    run "$compare" "$golden/$1.safetensors" out.safetensors
+    expect_rc 0
+}
+
+for case in bias nobias odd sgd; do
+    for kernels in ref ""; do
+        case_ "$case with kernels ${kernels:-of the device}"
+        passes $case ${kernels:+backend.kernels=$kernels}
+        expect_out 'grad +worst'
+    done
+done
+
+case_ "micro-batches of other sizes"
+passes sgd train.micro_batch=4
+step sgd train.micro_batch=1
+expect_rc 0
+run "$compare" "$golden/sgd.safetensors" out.safetensors
+expect_rc 1
+expect_out 'logits: another shape'
+expect_not_out '^(loss|gnorm|grad|after)\..*times'
+
+case_ "what it prints"
+step odd
+expect_out '^step 0  loss 3\.23458[0-9]*  gnorm 1\.42620[0-9]*$'
+expect_out '^step 1 '
+expect_not_out '^step 2'
+
+case_ "fewer steps than there are"
+step bias --steps 1
+expect_rc 0
+expect_not_out '^step 1'
+
+# The judge is no good if it does not see a difference.
+case_ "another rate, decay, clip or activation is seen"
+for other in optimizer.lr=1.001e-2 optimizer.weight_decay=0.11 optimizer.beta2=0.951 model.norm_eps=1.5e-5; do
+    step bias $other
+    expect_rc 0
+    run "$compare" "$golden/bias.safetensors" out.safetensors
+    expect_rc 1
+    expect_out 'after\.'
+done
+step odd model.gelu=erf
+run "$compare" "$golden/odd.safetensors" out.safetensors
+expect_rc 1
+step sgd train.grad_clip=1.001                # Adam would not see it: it divides the factor out again
+run "$compare" "$golden/sgd.safetensors" out.safetensors
+expect_rc 1
+
+case_ "a schedule counts from the first step"
+step nobias schedule.name=linear schedule.steps=2 optimizer.lr=2e-2 schedule.min_lr=0
+expect_rc 0
+run "$compare" "$golden/nobias.safetensors" out.safetensors
+expect_rc 1
+step nobias schedule.warmup=1 schedule.name=linear schedule.steps=2 optimizer.lr=2e-2
+expect_rc 0
+
+case_ "a configuration of one's own is stronger than the case's"
+cat >own.ini <<'END'
+[train]
+grad_clip = 0
+END
+rm -f out.safetensors
+run "$TENON" step own.ini --case "$golden/bias.safetensors" --out out.safetensors
+expect_rc 0
+run "$compare" "$golden/bias.safetensors" out.safetensors
+expect_rc 1
+
+# refused PATTERN ARGUMENT...: of tenon step --out new.safetensors; nothing is written.
+refused()
+{
+    local pattern=$1
+
+    shift
+    run "$TENON" step --out new.safetensors "$@"
+    expect_rc 2
+    expect_err_lines
+    expect_err "$pattern"
+    expect_no_file new.safetensors
+    expect test -z "$(ls -A . | grep -v -e out.safetensors -e own.ini -e broken)"
+}
+bias=$golden/bias.safetensors
+rm -f out.safetensors
+
+case_ "cases that do not fit"
+refused 'tokens has 4 sequences of 8.*train\.global_batch = 2' \
+    --case "$bias" train.global_batch=2 train.micro_batch=2
+refused 'id [0-9]+ at element [0-9]+, outside the vocabulary of 20' --case "$bias" model.vocab_size=20
+refused 'init\.transformer\.wte\.weight is F32 \[29, 16\], this model has F32 \[30, 16\]' \
+    --case "$bias" model.vocab_size=30
+refused 'no initial weights init\.transformer\.h\.2\.' --case "$bias" model.n_layer=3
+refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" model.n_layer=1
+refused 'initial weights of [0-9]+ tensors, this model has [0-9]+' --case "$bias" model.bias=no
+refused 'is of 3 steps, 4 are asked for' --case "$bias" --steps 4
+refused 'nothing\.safetensors' --case nothing.safetensors
+refused '\-\-case'
+refused 'optimizer\.momentum' --case "$bias" optimizer.momentum=0.5
+refused 'odd\.tokens' --case "$bias" odd.tokens=1
+head -c 5000 "$bias" >broken
+refused 'broken' --case broken
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n' >broken
+refused 'git-lfs' --case broken
+
+case_ "no output"
+run "$TENON" step --case "$bias"
+expect_rc 2
+expect_err '\-\-out'
+
+case_ "an output that cannot be written"
+run "$TENON" step --case "$bias" --out nowhere/new.safetensors
+expect test $rc != 0
+expect_err 'nowhere'
+expect_err_lines

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Makes the golden cases of this folder:  reference.py OUT_DIR   (needs PyTorch; nothing else here does)
+
+A small GPT-2 in float64, its gradients by autograd, its updates written out by hand. What `tenon step` makes of the
+same weights and tokens in fp32 must agree; compare.c says how closely.
+
+A case is a safetensors file. Metadata "case": JSON with "ini" (the configuration) and "steps". Tensors: init.NAME
+(fp32), tokens and targets (int32 [steps, global_batch, T], -1: does not count), and what must come out: loss and
+gnorm (fp64 [steps], gnorm before clipping), logits (fp32, step 0, first micro-batch), grad.NAME (step 0, before
+clipping), after.NAME (after the last update).
+"""
+import json
+import math
+import os
+import struct
+import sys
+
+import numpy
+import torch
+
+
+class Case:
+    """Model, batch and optimizer of one case. uncounted: how many of the first targets of every first sequence are -1."""
+
+    def __init__(self, name, seed, layers, heads, width, vocab, block, length=None, bias=True, gelu="erf", batch=2,
+                 accumulate=1, steps=2, uncounted=0, optimizer="adamw", lr=1e-2, clip=1.0, decay=0.1, betas=(0.9, 0.95)):
+        self.__dict__.update(locals())
+        self.length = length or block
+
+    def parameters(self, rng):
+        """Names and fp32 values, in nanoGPT's order; every one random, so that none hides a mistake in another."""
+        shapes = {"transformer.wte.weight": (self.vocab, self.width), "transformer.wpe.weight": (self.block, self.width)}
+        norms = set()
+
+        def norm(name):
+            norms.add(name + ".weight")
+            shapes[name + ".weight"] = (self.width,)
+            if self.bias:
+                shapes[name + ".bias"] = (self.width,)
+
+        def linear(name, inputs, outputs):
+            shapes[name + ".weight"] = (outputs, inputs)
+            if self.bias:
+                shapes[name + ".bias"] = (outputs,)
+
+        for layer in range(self.layers):
+            unit = f"transformer.h.{layer}."
+            norm(unit + "ln_1")
+            linear(unit + "attn.c_attn", self.width, 3 * self.width)
+            linear(unit + "attn.c_proj", self.width, self.width)
+            norm(unit + "ln_2")
+            linear(unit + "mlp.c_fc", self.width, 4 * self.width)
+            linear(unit + "mlp.c_proj", 4 * self.width, self.width)
+        norm("transformer.ln_f")
+        return {name: (0.1 * torch.randn(shape, generator=rng) + (name in norms)).float() for name, shape in shapes.items()}
+
+    def forward(self, p, tokens):
+        """Logits [batch, length, vocab]."""
+        batch, length = tokens.shape
+        size = self.width // self.heads
+
+        def norm(x, name):
+            x = x - x.mean(-1, keepdim=True)
+            x = x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5)
+            return x * p[name + ".weight"] + p.get(name + ".bias", 0)
+
+        def linear(x, name):
+            return x @ p[name + ".weight"].T + p.get(name + ".bias", 0)
+
+        def gelu(x):
+            if self.gelu == "tanh":
+                return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+            return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+        future = torch.ones(length, length).triu(1).bool()
+        x = p["transformer.wte.weight"][tokens] + p["transformer.wpe.weight"][:length]
+        for layer in range(self.layers):
+            unit = f"transformer.h.{layer}."
+            qkv = linear(norm(x, unit + "ln_1"), unit + "attn.c_attn")
+            q, k, v = qkv.reshape(batch, length, 3, self.heads, size).permute(2, 0, 3, 1, 4)
+            scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(size)
+            weights = torch.softmax(scores.masked_fill(future, -math.inf), -1)
+            mixed = torch.einsum("bhij,bhjd->bihd", weights, v).reshape(batch, length, self.width)
+            x = x + linear(mixed, unit + "attn.c_proj")
+            x = x + linear(gelu(linear(norm(x, unit + "ln_2"), unit + "mlp.c_fc")), unit + "mlp.c_proj")
+        return norm(x, "transformer.ln_f") @ p["transformer.wte.weight"].T
+
+    def loss(self, logits, targets):
+        """Sum over the targets that count."""
+        counted = targets >= 0
+        picked = logits.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
+        return ((torch.logsumexp(logits, -1) - picked) * counted).sum()
+
+    def update(self, p, slots, step):
+        norm = math.sqrt(sum(float((v.grad ** 2).sum()) for v in p.values()))
+        scale = min(1.0, self.clip / (norm + 1e-6)) if self.clip else 1.0
+        for name, v in p.items():
+            g = v.grad * scale
+            if self.optimizer == "sgd":
+                v.data -= self.lr * g
+                continue
+            m, s = slots.setdefault(name, [torch.zeros_like(g), torch.zeros_like(g)])
+            m += (1 - self.betas[0]) * (g - m)
+            s += (1 - self.betas[1]) * (g * g - s)
+            if v.dim() >= 2:
+                v.data *= 1 - self.lr * self.decay
+            v.data -= self.lr * (m / (1 - self.betas[0] ** step)) / (torch.sqrt(s / (1 - self.betas[1] ** step)) + 1e-8)
+        return norm
+
+    def run(self):
+        rng = torch.Generator().manual_seed(self.seed)
+        init = self.parameters(rng)
+        p = {name: v.double().requires_grad_() for name, v in init.items()}
+        windows = torch.randint(self.vocab, (self.steps, self.accumulate * self.batch, self.length + 1), generator=rng)
+        tokens, targets = windows[..., :-1].clone(), windows[..., 1:].clone()
+        targets[:, 0, :self.uncounted] = -1
+        out = {"init." + name: v.numpy() for name, v in init.items()}
+        out.update(tokens=tokens.int().numpy(), targets=targets.int().numpy())
+        losses, norms, slots = [], [], {}
+        for step in range(self.steps):
+            counted = int((targets[step] >= 0).sum())
+            total = 0.0
+            for v in p.values():
+                v.grad = None
+            for first in range(0, self.accumulate * self.batch, self.batch):
+                logits = self.forward(p, tokens[step, first:first + self.batch])
+                loss = self.loss(logits, targets[step, first:first + self.batch]) / counted
+                loss.backward()
+                total += loss.item()
+                if step == 0 and first == 0:
+                    out["logits"] = logits.detach().float().numpy()
+            if step == 0:
+                out.update({"grad." + name: v.grad.float().numpy() for name, v in p.items()})
+            losses.append(total)
+            norms.append(self.update(p, slots, step + 1))
+        out.update({"after." + name: v.detach().float().numpy() for name, v in p.items()})
+        out.update(loss=numpy.array(losses), gnorm=numpy.array(norms))
+        return out
+
+    def ini(self):
+        ini = {"model.arch": "gpt2", "model.n_layer": self.layers, "model.n_head": self.heads, "model.n_embd": self.width,
+               "model.vocab_size": self.vocab, "model.block_size": self.block, "model.dropout": 0.0, "model.bias": self.bias,
+               "model.gelu": self.gelu, "train.seq_len": self.length, "train.global_batch": self.batch * self.accumulate,
+               "train.micro_batch": self.batch, "train.grad_clip": self.clip, "optimizer.name": self.optimizer,
+               "optimizer.lr": self.lr, "schedule.name": "constant"}
+        if self.optimizer == "adamw":
+            ini.update({"optimizer.beta1": self.betas[0], "optimizer.beta2": self.betas[1], "optimizer.eps": 1e-8,
+                        "optimizer.weight_decay": self.decay})
+        return ini
+
+
+def write(path, tensors, metadata):
+    kinds = {"float32": "F32", "float64": "F64", "int32": "I32"}
+    header, at = {"__metadata__": metadata}, 0
+    for name, array in tensors.items():
+        header[name] = {"dtype": kinds[str(array.dtype)], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for array in tensors.values():
+            file.write(numpy.ascontiguousarray(array).tobytes())
+
+
+CASES = [
+    Case("bias", seed=11, layers=2, heads=2, width=16, vocab=29, block=8, batch=2, accumulate=2, steps=3, uncounted=5),
+    Case("nobias", seed=12, layers=2, heads=4, width=16, vocab=17, block=12, bias=False, batch=3),
+    Case("odd", seed=13, layers=2, heads=3, width=15, vocab=23, block=11, length=9, gelu="tanh", batch=3),
+    Case("sgd", seed=14, layers=2, heads=2, width=16, vocab=19, block=10, batch=4, steps=3, optimizer="sgd", lr=0.5),
+]
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    os.makedirs(sys.argv[1], exist_ok=True)
+    for case in CASES:
+        result = case.run()
+        write(os.path.join(sys.argv[1], case.name + ".safetensors"), result,
+              {"format": "pt", "case": json.dumps({"ini": case.ini(), "steps": case.steps})})
+        print(case.name, "loss", *result["loss"], "gnorm", *result["gnorm"])
