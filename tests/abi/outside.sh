@@ -38,6 +38,17 @@ if command -v nm >/dev/null; then
     done
 fi
 
+case_ "what toykernels computes is what ref computes"
+ref=$top_builddir/plugins/ref/.libs/ref.so conform=$top_builddir/tests/conformance/test_cpu
+if [ -e "$ref" ] && [ -x "$conform" ]; then
+    mkdir -p tree/plugins/{ref,toykernels}/.libs
+    cp "$ref" tree/plugins/ref/.libs/
+    cp plugins/toykernels.so tree/plugins/toykernels/.libs/
+    run env top_builddir="$tmp/tree" "$conform" toykernels
+    expect_rc 0
+    expect_out '^toykernels: [1-9][0-9]+ checked, .* 0 failed$'
+fi
+
 for program in "$TENON" "$(find "$tmp/stage" -path '*/bin/tenon')"; do
     export TENON_PLUGIN_PATH=$tmp/plugins
 

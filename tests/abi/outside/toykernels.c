@@ -75,6 +75,16 @@ static int is_simple(const struct tn_operand *o, int64_t n)
     return o->dtype == TN_F32 && tn_contiguous(o) && tn_count(o) == n;
 }
 
+/* Does one step of each loop mean the same in all operands? Not so where their dims are in another order. */
+static int walks_alike(const struct tn_problem *p)
+{
+    for (uint32_t k = 0; k < p->n_loop; k++)
+        for (uint32_t i = 1; i < p->n_in + p->n_out; i++)
+            if (p->loop[k].stride[i] != p->loop[k].stride[0])
+                return 0;
+    return 1;
+}
+
 static int is_mine(const struct tn_problem *p)
 {
     int64_t n = p->n_out ? tn_count(&p->out[0]) : 0;
@@ -86,7 +96,7 @@ static int is_mine(const struct tn_problem *p)
     for (uint32_t i = 0; i < p->n_in + p->n_out; i++)
         if (!is_simple(i < p->n_in ? &p->in[i] : &p->out[i - p->n_in], n))
             return 0;
-    return 1;
+    return walks_alike(p);
 }
 
 static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
