@@ -1,16 +1,16 @@
 #!/bin/bash
-# readme.sh - what README.md and docs show is true: their commands run, their files are those of the tree, their links
-# lead somewhere.
+# readme.sh - what README.md and docs show is true: their commands run, their files are those of the tree,
+# their links lead somewhere.
 #
 # A block of a page is marked by the words behind its fence:
 #
 #   ```sh run                     commands, each block by one shell that stops at the first failure
 #   ```ini file=NAME              the block is written to NAME first
 #   ```c file=NAME same=PATH      so is this, and it must be the file PATH of the source tree
-#   ```text out                   lines that the block of commands before it printed; numbers of values may differ
+#   ```text out                   lines that the commands before it printed, numbers of values apart
 #
-# All pages share one folder and go in order, so a later one may use what README left. There, `tenon` is the program
-# just built, ~ is the folder itself, and pkg-config knows the headers of the tree.
+# All pages share one folder and go in order, so a later one may use what README left. There, `tenon` is the
+# program just built, ~ is the folder itself, and pkg-config knows the headers of the tree.
 . "$(dirname "$0")/../support/lib.sh"
 RUN_SECONDS=${RUN_SECONDS:-300}
 pages="README.md docs/architecture.md docs/plugins.md docs/graph.md docs/decisions.md docs/ops.md"
@@ -21,9 +21,14 @@ printf '#!/bin/sh\nexec "%s" "$@"\n' "$TENON" >bin/tenon
 set -- ${CC:-gcc}
 printf '#!/bin/sh\nexec %s "$@"\n' "$(type -P "$1") ${*:2}" >bin/gcc
 chmod +x bin/*
-printf 'Name: tenon\nDescription: headers of the tree\nVersion: 0\nCflags: -I%s\n' "$top_srcdir/libcore/include" >pc/tenon.pc
+cat >pc/tenon.pc <<END
+Name: tenon
+Description: headers of the tree
+Version: 0
+Cflags: -I$top_srcdir/libcore/include
+END
 export PATH=$tmp/bin:$PATH PKG_CONFIG_PATH=$tmp/pc HOME=$tmp
-awk 'BEGIN { for (i = 1; i <= 600; i++) printf "%d. The first line says %d, and what does the next one say?\n", i, i * 7 % 90 }' >input.txt
+seq 600 | sed 's/.*/The line of number & says what the next one does not: &?/' >input.txt
 
 # cut_blocks PAGE: its marked blocks as blocks/N, what is said of each as "N LINE WORDS..." on stdout.
 cut_blocks()
@@ -102,7 +107,8 @@ for page in $pages; do
         file=$top_srcdir/$page
         [ -z "${link%%#*}" ] || file=$(dirname "$file")/${link%%#*}
         expect test -e "$file"
-        [ "${link#*#}" = "$link" ] ||
-            expect grep -qxF -- "${link#*#}" <(sed -n 's/^##* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -dc 'a-z0-9_\n-')
+        [ "${link#*#}" != "$link" ] || continue
+        headings=$(sed -n 's/^##* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -dc 'a-z0-9_\n-')
+        expect grep -qxF -- "${link#*#}" <<<"$headings"
     done
 done
