@@ -50,14 +50,18 @@ static const char *attention_layout(const struct tn_node *n, int axis, tn_layout
     return NULL;
 }
 
+/* ds = p·(dp − Σ_D do·o + dlse), so a gradient of the log-sum-exp rides along in delta. */
 static void attention_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
 {
     struct tn_graph *g = n->graph;
-    struct tn_value *o = n->out[0], *lse = n->out[1], *delta, *dq;
+    struct tn_value *o = n->out[0], *lse = n->out[1], *delta, *dq, *d;
     struct tn_attr rows = {"out", TN_ATTR_NAMES, lse->rank, {.names = lse->dim}};
 
-    delta = tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(dy[0], o))), TN_WITH(rows));
-    dq = tn_add(g, "attn_bwd", TN_IN(n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], lse, delta, dy[0]), n->attr, n->n_attr);
+    d = dy[0] ? dy[0] : tn_expr(g, "select(0, a, 0)", TN_IN(o));
+    delta = tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(d, o))), TN_WITH(rows));
+    if (dy[1])
+        delta = tn_expr(g, "a - b", TN_IN(delta, dy[1]));
+    dq = tn_add(g, "attn_bwd", TN_IN(n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], lse, delta, d), n->attr, n->n_attr);
     for (uint32_t i = 0; dq && i < 3; i++)
         dx[i] = dq->producer->out[i];
 }

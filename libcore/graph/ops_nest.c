@@ -224,9 +224,15 @@ static void expr_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_v
         }
 }
 
+/* Operations of an element; inputs, constants and what the host computes once are none. */
 static double expr_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
-    return op_local_count(n->out[0], m) * (n->expr->program.n_instr > n->n_in ? n->expr->program.n_instr - n->n_in : 1);
+    const struct tn_program *p = &n->expr->program;
+    uint32_t operations = 0;
+
+    for (uint32_t i = 0; i < p->n_instr; i++)
+        operations += p->instr[i].op > TN_E_UNIFORM;
+    return op_local_count(n->out[0], m) * operations;
 }
 
 /* --- copies of a kind */

@@ -33,6 +33,10 @@ static void layernorm_grad(struct tn_node *n, struct tn_value *const *dy, struct
     struct tn_graph *g = n->graph;
     struct tn_value *x = n->in[0], *w = n->in[1], *mean = n->out[1], *rstd = n->out[2];
 
+    if (!dy[0] || dy[1] || dy[2]) {
+        tn_graph_fail(g, TN_ERR, "layernorm (role %s, unit %s): mean and rstd have no gradient, and the loss depends on them", n->role, n->unit);
+        return;
+    }
     dx[0] = tn_add(g, "ln_dx", TN_IN(dy[0], x, w, mean, rstd), TN_NONE);
     dx[1] = tn_add(g, "ln_dw", TN_IN(dy[0], x, mean, rstd), TN_NONE);
     if (n->n_in > 2)
