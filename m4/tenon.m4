@@ -33,12 +33,12 @@ AS_CASE([$enable_sanitizers],
 AC_SUBST([SANITIZER_FLAGS])
 AC_SUBST([PLUGIN_DEFS_FLAG])])
 
-# --enable-debug: assertions, and TN_DEBUG for the checks that cost time (the counter of allocations in a step).
+# --enable-debug: TN_DEBUG, for checks that cost time: a counter of allocations, which a step may not make.
 AC_DEFUN([TN_DEBUG_SWITCH],
 [AC_ARG_ENABLE([debug],
-    [AS_HELP_STRING([--enable-debug], [assertions and costly checks, such as the counter of allocations])],
+    [AS_HELP_STRING([--enable-debug], [count allocations and end at one inside a step])],
     [], [enable_debug=no])
-AS_IF([test "x$enable_debug" = xyes], [DEBUG_CPPFLAGS=-DTN_DEBUG], [DEBUG_CPPFLAGS=-DNDEBUG])
+AS_IF([test "x$enable_debug" = xyes], [DEBUG_CPPFLAGS=-DTN_DEBUG], [DEBUG_CPPFLAGS=])
 AC_SUBST([DEBUG_CPPFLAGS])])
 
 # TN_PLUGINS(NAMES): the switches of these plugins, each from plugins/NAME/configure.m4, in this order.

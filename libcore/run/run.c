@@ -143,30 +143,46 @@ void tn_run_close(struct tn_run *run)
 
 /* --- before a step */
 
-tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, uint64_t bytes)
+tn_status tn_run_feed(struct tn_run *run, const struct tn_value *v, const void *host, uint64_t bytes)
 {
     const struct tn_plan *plan = run->plan;
-    const struct tn_value *v = tn_graph_find_input(plan->graph, name);
-    const struct tn_storage *s = v ? &plan->storage[plan->place[v->id].storage] : NULL;
-    uint32_t parts = s && s->micro_stride ? plan->n_micro : 1;
+    const struct tn_storage *s = &plan->storage[plan->place[v->id].storage];
+    uint32_t parts = s->micro_stride ? plan->n_micro : 1;
     tn_status status = TN_OK;
 
-    if (!v)
-        return tn_error(TN_ERR, "the graph has no input %s", name);
     if (bytes != parts * tn_plan_bytes(plan, v))
-        return tn_error(TN_ERR_SHAPE, "input %s has %u parts of %llu bytes, %llu bytes were given", name,
-                        parts, (unsigned long long)tn_plan_bytes(plan, v), (unsigned long long)bytes);
+        return tn_error(TN_ERR_SHAPE, "input %s has %u parts of %llu bytes, %llu bytes were given", v->name, parts,
+                        (unsigned long long)tn_plan_bytes(plan, v), (unsigned long long)bytes);
     for (uint32_t m = 0; m < parts && !status; m++)
         status = run->api->copy(run->queue, (char *)run->at[plan->place[v->id].storage] + m * s->micro_stride,
                                 (const char *)host + m * (bytes / parts), bytes / parts, 1);
     return status ? status : run->api->sync(run->queue, run->seconds);
 }
 
-tn_status tn_run_symbol(struct tn_run *run, const char *name, double value)
+tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, uint64_t bytes)
+{
+    const struct tn_value *v = tn_graph_find_input(run->plan->graph, name);
+
+    return v ? tn_run_feed(run, v, host, bytes) : tn_error(TN_ERR, "the graph has no input %s", name);
+}
+
+uint32_t tn_run_symbol_number(const struct tn_run *run, const char *name)
 {
     for (uint32_t i = 0; i < run->n_symbol; i++)
         if (!strcmp(run->plan->graph->symbol[i], name))
-            run->symbol[i] = value;
+            return i;
+    return TN_NOWHERE;
+}
+
+void tn_run_set_symbol(struct tn_run *run, uint32_t number, double value)
+{
+    if (number != TN_NOWHERE)
+        run->symbol[number] = value;
+}
+
+tn_status tn_run_symbol(struct tn_run *run, const char *name, double value)
+{
+    tn_run_set_symbol(run, tn_run_symbol_number(run, name), value);
     return TN_OK;
 }
 

@@ -17,6 +17,11 @@ void tn_run_close(struct tn_run *run);           /* takes; NULL is fine. The dev
  * given is copied before the call returns, and stays until it is given anew. */
 tn_status tn_run_input(struct tn_run *run, const char *name, const void *host, uint64_t bytes);
 tn_status tn_run_symbol(struct tn_run *run, const char *name, double value);     /* fine if no expression has it */
+/* The same without a search, for every step: an input of the graph; the number of a symbol, TN_NOWHERE if no expression
+ * has it. */
+tn_status tn_run_feed(struct tn_run *run, const struct tn_value *input, const void *host, uint64_t bytes);
+uint32_t tn_run_symbol_number(const struct tn_run *run, const char *name);
+void tn_run_set_symbol(struct tn_run *run, uint32_t number, double value);
 void tn_run_seed(struct tn_run *run, uint64_t seed, uint64_t step);
 
 /* A step: both halves, compute and update. Stop between them to look at the loss and the norm before parameters

@@ -4,6 +4,7 @@
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
+#include "base/debug.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "graph/op.h"
@@ -14,11 +15,19 @@
 
 enum { TRAIN, EVAL, LOGITS, PARTS };
 
+/* An input of the graph and what this rank holds of it. */
+struct feed {
+    const struct tn_value *value;                /* NULL: the graph has none of this name */
+    struct tn_local local;
+};
+
 struct part {
     struct tn_graph *graph;
     struct tn_plan *plan;
     struct tn_run *run;
     const struct tn_value *loss, *count, *gnorm, *logits;
+    struct feed tokens, targets, targets_all;
+    uint32_t lr, t;                              /* numbers of the symbols */
 };
 
 struct tn_session {
@@ -227,6 +236,27 @@ static void list_tensors(struct tn_session *s)
 
 /* --- opening */
 
+static void find_feed(struct tn_session *s, const struct part *part, const char *name, struct feed *f)
+{
+    f->value = tn_graph_find_input(part->graph, name);
+    if (f->value)
+        tn_value_local(f->value, &s->mesh, s->arena, &f->local);
+}
+
+static tn_status open_run(struct tn_session *s, struct part *part, double seconds)
+{
+    tn_status status = tn_run_open(part->plan, s->memory, seconds, &part->run);
+
+    if (status)
+        return status;
+    find_feed(s, part, "tokens", &part->tokens);
+    find_feed(s, part, "targets", &part->targets);
+    find_feed(s, part, "targets_all", &part->targets_all);
+    part->lr = tn_run_symbol_number(part->run, "lr");
+    part->t = tn_run_symbol_number(part->run, "t");
+    return TN_OK;
+}
+
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
@@ -239,7 +269,7 @@ static tn_status open_runs(struct tn_session *s)
             tn_memory_reserve(s->memory, s->part[i].plan);
     for (int i = 0; i < PARTS && !status; i++)
         if (s->part[i].plan)
-            status = tn_run_open(s->part[i].plan, s->memory, seconds, &s->part[i].run);
+            status = open_run(s, &s->part[i], seconds);
     if (!status)
         s->staged = tn_alloc(s->arena, (size_t)(s->shape.global_batch * s->shape.seq_len) * sizeof *s->staged);
     return status;
@@ -361,31 +391,28 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 
 /* --- work */
 
-/* This rank's part of [n_micro, batch, seq]: v has batch and seq as its last dims. Returns elements staged. */
-static int64_t stage(struct tn_session *s, const struct tn_value *v, int64_t n_micro, const int32_t *all)
+/* This rank's part of [n_micro, batch, seq]: batch and seq are the last dims of the input. Returns elements staged. */
+static int64_t stage(struct tn_session *s, const struct feed *f, int64_t n_micro, const int32_t *all)
 {
-    int64_t batch = v->size[v->rank - 2], seq = v->size[v->rank - 1], k = 0;
-    uint32_t db = v->rank - 2, ds = v->rank - 1;
-    struct tn_local l;
+    const struct tn_local *l = &f->local;
+    uint32_t db = f->value->rank - 2, ds = f->value->rank - 1;
+    int64_t batch = f->value->size[db], seq = f->value->size[ds], k = 0;
 
-    tn_value_local(v, &s->mesh, s->arena, &l);
     for (int64_t m = 0; m < n_micro; m++)
-        for (int64_t b = 0; b < l.size[db]; b++) {
-            const int32_t *row = all + (m * batch + (l.index[db] ? l.index[db][b] : l.origin[db] + b)) * seq;
+        for (int64_t b = 0; b < l->size[db]; b++) {
+            const int32_t *row = all + (m * batch + (l->index[db] ? l->index[db][b] : l->origin[db] + b)) * seq;
 
-            for (int64_t t = 0; t < l.size[ds]; t++)
-                s->staged[k++] = row[l.index[ds] ? l.index[ds][t] : l.origin[ds] + t];
+            for (int64_t t = 0; t < l->size[ds]; t++)
+                s->staged[k++] = row[l->index[ds] ? l->index[ds][t] : l->origin[ds] + t];
         }
     return k;
 }
 
-static tn_status feed(struct tn_session *s, struct part *part, const char *name, int64_t n_micro, const int32_t *all)
+static tn_status feed(struct tn_session *s, struct part *part, const struct feed *f, int64_t n_micro, const int32_t *all)
 {
-    const struct tn_value *v = tn_graph_find_input(part->graph, name);
-
-    if (!v)
+    if (!f->value)
         return TN_OK;
-    return tn_run_input(part->run, name, s->staged, (uint64_t)stage(s, v, n_micro, all) * sizeof(int32_t));
+    return tn_run_feed(part->run, f->value, s->staged, (uint64_t)stage(s, f, n_micro, all) * sizeof(int32_t));
 }
 
 static tn_status read_scalar(struct part *part, const struct tn_value *v, double *out)
@@ -401,20 +428,19 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
                             struct tn_session_result *out)
 {
     struct part *part = &s->part[TRAIN];
+    uint64_t before = tn_debug_allocations();
     int64_t n = s->shape.n_micro;
-    tn_status status = feed(s, part, "tokens", n, tokens);
+    tn_status status = feed(s, part, &part->tokens, n, tokens);
 
     *out = (struct tn_session_result){0};
     if (!status)
-        status = feed(s, part, "targets", n, targets);
+        status = feed(s, part, &part->targets, n, targets);
     if (!status)
-        status = feed(s, part, "targets_all", n, targets);
-    if (!status)
-        status = tn_run_symbol(part->run, "lr", lr);
-    if (!status)
-        status = tn_run_symbol(part->run, "t", (double)step + 1);
+        status = feed(s, part, &part->targets_all, n, targets);
     if (status)
         return status;
+    tn_run_set_symbol(part->run, part->lr, lr);
+    tn_run_set_symbol(part->run, part->t, (double)step + 1);
     tn_run_seed(part->run, s->seed, step);
     status = tn_run_compute(part->run);
     if (!status)
@@ -424,7 +450,10 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
     if (status)
         return status;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
-    return out->skipped ? TN_OK : tn_run_update(part->run);
+    if (!out->skipped)
+        status = tn_run_update(part->run);
+    tn_debug_no_allocation_since(before, "an update");
+    return status;
 }
 
 tn_status tn_session_apply(struct tn_session *s)
@@ -451,10 +480,10 @@ const char *tn_session_nonfinite(struct tn_session *s)
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count)
 {
     struct part *part = &s->part[EVAL];
-    tn_status status = feed(s, part, "tokens", 1, tokens);
+    tn_status status = feed(s, part, &part->tokens, 1, tokens);
 
     if (!status)
-        status = feed(s, part, "targets", 1, targets);
+        status = feed(s, part, &part->targets, 1, targets);
     if (!status)
         status = tn_run_step(part->run);
     if (!status)
@@ -465,7 +494,7 @@ tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits)
 {
     struct part *part = &s->part[LOGITS];
-    tn_status status = feed(s, part, "tokens", 1, tokens);
+    tn_status status = feed(s, part, &part->tokens, 1, tokens);
 
     if (!status)
         status = tn_run_step(part->run);
