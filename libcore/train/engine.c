@@ -152,15 +152,14 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
     static const int forward_order[TN_AXES] = {4, 3, 1, 0, 2};       /* tp cp ep dp pp */
     const char *const *extra;
     size_t n = tn_config_list(c, "plugins.passes", &extra);
-    char key[2][32];
+    char key[32];
 
     for (int i = 0; i < TN_AXES; i++) {
         int axis = forward_order[i];
 
-        snprintf(key[0], sizeof key[0], "parallel.%s", tn_axis_name[axis]);
-        snprintf(key[1], sizeof key[1], "plugins.%s", tn_axis_name[axis]);
-        if (tn_config_int(c, key[0]) > 1)
-            find_pass(e, c, key[1], strategy_of(c, axis), tn_axis_name[axis]);
+        snprintf(key, sizeof key, "plugins.%s", tn_axis_name[axis]);
+        if (e->mesh.size[axis] > 1)
+            find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
     }
     for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)
         find_pass(e, c, "plugins.passes", extra[i], "");
@@ -178,31 +177,38 @@ static tn_status find_world(struct tn_engine *e, struct tn_config *c)
         return s;
     e->place_in_world = (struct tn_place){.struct_size = sizeof e->place_in_world};
     s = e->bootstrap->locate(&e->place_in_world);
-    if (s) {
+    if (s)
         tn_config_problem(c, NULL, "%s", tn_error_text());
-        return s;
-    }
-    if (!choose(e, c, "backend.comm", TN_COMM_ID, &table))
-        e->comm_api = table;
-    return TN_OK;
+    return s;
 }
 
-static void check_world(const struct tn_engine *e, struct tn_config *c)
+/* The mesh: dp is what the other axes leave of the world, ep is cut out of dp. */
+static void find_mesh(struct tn_engine *e, struct tn_config *c)
 {
-    int64_t product = 1, world = e->place_in_world.size ? e->place_in_world.size : 1;
-    char key[32];
+    int64_t world = e->place_in_world.size ? e->place_in_world.size : 1, rest = 1, dp = tn_config_int(c, "parallel.dp");
+    int64_t ep = tn_config_int(c, "parallel.ep");
 
-    for (int a = 0; a < TN_AXES; a++) {
+    e->mesh = tn_mesh_single();
+    for (int a = 2; a < TN_AXES; a++) {
+        char key[32];
+
         snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
-        if (tn_config_int(c, key) > 1)
-            product *= tn_config_int(c, key);
+        e->mesh.size[a] = tn_config_int(c, key) > 1 ? tn_config_int(c, key) : 1;
+        rest *= e->mesh.size[a];
     }
-    if (world > 1)
-        tn_config_problem(c, NULL, "%lld processes were started, and this version trains in one: start it without a launcher",
-                          (long long)world);
-    else if (product > 1)
-        tn_config_problem(c, NULL, "the section [parallel] asks for %lld processes, and this is one: take its axes out, or set them to 1",
-                          (long long)product);
+    ep = ep > 1 ? ep : 1;
+    if (!tn_config_is_set(c, "parallel.dp"))
+        dp = world / rest;
+    if (dp < 1 || dp * rest != world || dp % ep) {
+        tn_config_problem(c, NULL, "the mesh pp %lld x cp %lld x tp %lld does not fit %lld process%s with dp %lld%s: their product must be the number "
+                          "of processes, and ep must divide dp", (long long)e->mesh.size[2], (long long)e->mesh.size[3], (long long)e->mesh.size[4],
+                          (long long)world, world == 1 ? "" : "es", (long long)dp, ep > 1 ? " and this ep" : "");
+        e->mesh = tn_mesh_single();
+        return;
+    }
+    e->mesh.size[0] = dp / ep;
+    e->mesh.size[1] = ep;
+    e->mesh = tn_mesh_at(&e->mesh, e->place_in_world.rank);
 }
 
 /* What this version has not learned yet is refused by name, never ignored. */
@@ -216,23 +222,27 @@ static void check_reach(struct tn_config *c)
         tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
 }
 
-tn_status tn_engine_find(struct tn_config *c, struct tn_engine *e)
+tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *e)
 {
     const struct tn_optimizer *optimizer = NULL;
-    char place[300];
+    const void *comm = NULL;
     tn_status s;
 
     *e = (struct tn_engine){0};
-    place_of(c, "plugins.path", place, sizeof place);
     s = tn_registry_open(tn_config_text(c, "plugins.path"), &e->registry);
     if (s)
         return s;
     if (!find_device(e, c))
         find_kernels(e, c);
     find_optimizer(e, c, &optimizer);
-    find_world(e, c);
+    if (place)
+        e->place_in_world = *place;
+    else
+        find_world(e, c);
+    if (!choose(e, c, "backend.comm", TN_COMM_ID, &comm))
+        e->comm_api = comm;
+    find_mesh(e, c);
     find_passes(e, c);
-    check_world(e, c);
     check_reach(c);
     s = tn_config_check(c);
     if (!s)

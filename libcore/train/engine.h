@@ -17,6 +17,7 @@ struct tn_engine {
     struct tn_registry *registry;
     const struct tn_bootstrap *bootstrap;
     struct tn_place place_in_world;
+    struct tn_mesh mesh;                         /* seen by this rank */
     const struct tn_device_api *device_api;
     struct tn_device *device;                    /* NULL until opened */
     struct tn_device_info info;
@@ -33,8 +34,8 @@ struct tn_engine {
 };
 
 /* Finds and loads; adds the plugins' options to the configuration and checks all of it: every problem in one error.
- * Starts the pool of threads. On failure out is empty. */
-tn_status tn_engine_find(struct tn_config *c, struct tn_engine *out);
+ * Starts the pool of threads. place: which rank this is, NULL to ask a bootstrap plugin. On failure out is empty. */
+tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *out);
 /* Opens device and communicator. */
 tn_status tn_engine_open(struct tn_engine *e, struct tn_config *c);
 void tn_engine_close(struct tn_engine *e);

@@ -8,6 +8,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "graph/op.h"
+#include "run/collective.h"
 #include "run/run.h"
 #include "train/engine.h"
 #include "train/groups.h"
@@ -40,6 +41,7 @@ struct tn_session {
     struct tn_session_options options;
     struct part part[PARTS];
     struct tn_memory *memory;
+    struct tn_collectives collectives;
     struct tn_session_tensor *tensor;
     uint32_t n_tensor;
     uint64_t seed;
@@ -49,7 +51,7 @@ struct tn_session {
 
 /* --- from the configuration */
 
-tn_status tn_session_configure(struct tn_config *c, struct tn_session **out)
+tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *place, struct tn_session **out)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_session *s = tn_alloc(arena, sizeof *s);
@@ -57,13 +59,18 @@ tn_status tn_session_configure(struct tn_config *c, struct tn_session **out)
 
     s->arena = arena;
     s->config = c;
-    status = tn_engine_find(c, &s->engine);
+    status = tn_engine_find(c, place, &s->engine);
     if (status) {
         tn_arena_free(arena);
         return status;
     }
     *out = s;
     return TN_OK;
+}
+
+tn_status tn_session_configure(struct tn_config *c, struct tn_session **out)
+{
+    return tn_session_configure_at(c, NULL, out);
 }
 
 static void read_model(struct tn_session *s)
@@ -163,7 +170,8 @@ static tn_status make_plan(struct tn_session *s, int which)
     struct tn_graph *g = part->graph;
     struct tn_value **keep = tn_alloc(s->arena, (g->n_param + 2) * sizeof *keep);
     struct tn_plan_options o = {.kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels, .keep = keep,
-                                .n_micro = which == TRAIN ? (uint32_t)s->shape.n_micro : 1};
+                                .n_micro = which == TRAIN ? (uint32_t)s->shape.n_micro : 1,
+                                .collective = tn_collective_prepare, .collective_ctx = &s->collectives};
 
     if (which == TRAIN && s->options.use & TN_SESSION_STEP)
         for (struct tn_value *v = g->params; v; v = v->next)
@@ -263,6 +271,8 @@ static tn_status open_runs(struct tn_session *s)
     tn_status status = tn_engine_open(&s->engine, s->config);
 
     if (!status)
+        status = tn_collectives_open(&s->collectives, s->engine.world);
+    if (!status)
         status = tn_memory_new(s->engine.device_api, s->engine.device, &s->memory);
     for (int i = 0; i < PARTS && !status; i++)
         if (s->part[i].plan)
@@ -280,7 +290,10 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
-    s->mesh = tn_mesh_single();
+    s->mesh = s->engine.mesh;
+    s->collectives = (struct tn_collectives){.comm = s->engine.comm_api, .device = s->engine.device_api, .mesh = s->mesh,
+                                             .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
+                                             .seconds = tn_config_float(s->config, "backend.timeout")};
     read_model(s);
     status = read_shape(s);
     if (!status)
@@ -302,6 +315,7 @@ void tn_session_close(struct tn_session *s)
         tn_plan_free(s->part[i].plan);
         tn_graph_free(s->part[i].graph);
     }
+    tn_collectives_close(&s->collectives);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);
 }
@@ -506,6 +520,11 @@ tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
     const struct tn_value *grad = s->tensor[i].value->param->grad;
 
     return tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(s->part[TRAIN].plan, grad));
+}
+
+const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i)
+{
+    return s->tensor[i].value->param->grad;
 }
 
 tn_status tn_session_step_logits(struct tn_session *s, void *host)

@@ -33,6 +33,9 @@ struct tn_session_options {
 /* Loads the plugins that the configuration names, adds their options, checks everything: all problems in one error.
  * Starts the threads. Takes nothing; the configuration must outlive the session. */
 tn_status tn_session_configure(struct tn_config *c, struct tn_session **out);
+/* The same for a rank that is told its place instead of asking a bootstrap plugin. */
+struct tn_place;
+tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *place, struct tn_session **out);
 tn_status tn_session_open(struct tn_session *s, const struct tn_session_options *o);
 void tn_session_close(struct tn_session *s);     /* takes; NULL is fine */
 
@@ -87,7 +90,9 @@ const char *tn_session_nonfinite(struct tn_session *s);
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
-/* After an update of a session opened for STEP. gradient of parameter tensor i (not a state), whole, before clipping. */
+/* After an update of a session opened for STEP. The gradient of parameter tensor i (not a state) before clipping, as this
+ * rank holds it: in the layout of the value that tn_session_gradient_value gives. */
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host);
+const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i);
 tn_status tn_session_step_logits(struct tn_session *s, void *host);          /* [micro_batch, seq_len, vocab], first micro-batch */
 #endif

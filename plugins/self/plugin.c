@@ -43,7 +43,7 @@ static uint64_t width(uint32_t dtype)
 
 static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
 {
-    *score = 1;
+    *score = 10;
     snprintf(why, why_size, "one process");
     return TN_OK;
 }

@@ -1,0 +1,477 @@
+/* collective.c - see collective.h. */
+#include "run/collective.h"
+#include <stdlib.h>
+#include "base/arena.h"
+#include "graph/op.h"
+#include "run/boxes.h"
+
+#define MOST_RANKS 4096                          /* of one axis */
+
+struct transfer {
+    struct tn_transfer t;                        /* from and to are filled in at launch */
+    uint32_t from, to;                           /* buffers, or TN_BOX_WORK */
+    uint64_t from_offset, to_offset;             /* bytes in the workspace */
+};
+
+struct collective {
+    struct tn_collectives *c;
+    struct tn_arena *arena;
+    const struct tn_node *node;
+    int axis;
+    int64_t ranks, coord;                        /* of the axis; this rank's place on it */
+    struct tn_boxes *before, *after;
+    struct transfer transfer[2 * TN_MAX_OUT];
+    struct tn_transfer list[2 * TN_MAX_OUT];
+    uint32_t n_transfer;
+    uint32_t clear;                              /* bit i: output i becomes zeros */
+    uint64_t clear_bytes[TN_MAX_OUT];
+    uint64_t work, wire;                         /* bytes */
+    char words[160];
+};
+
+/* --- what each rank of the axis holds */
+
+static void local_at(const struct collective *k, const struct tn_value *v, int64_t coord, struct tn_local *out)
+{
+    struct tn_mesh m = k->c->mesh;
+
+    m.coord[k->axis] = coord;
+    tn_value_local(v, &m, k->arena, out);
+}
+
+static uint64_t *counts_of(const struct collective *k, const struct tn_value *v)
+{
+    uint64_t *count = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *count);
+
+    for (int64_t r = 0; r < k->ranks; r++) {
+        struct tn_local l;
+
+        local_at(k, v, r, &l);
+        count[r] = (uint64_t)l.count;
+    }
+    return count;
+}
+
+static struct transfer *add_transfer(struct collective *k, uint32_t op, const struct tn_value *v, uint32_t from, uint32_t to)
+{
+    struct transfer *t = &k->transfer[k->n_transfer++];
+
+    *t = (struct transfer){.t = {.op = op, .dtype = v->dtype, .reduce = TN_SUM}, .from = from, .to = to};
+    return t;
+}
+
+/* Room in the workspace; returns its offset in bytes. */
+static uint64_t reserve(struct collective *k, uint64_t bytes)
+{
+    uint64_t at = k->work;
+
+    k->work += (bytes + 63) / 64 * 64;
+    return at;
+}
+
+static const struct tn_layout_info *layout(const struct collective *k, const char *key)
+{
+    return tn_layout_get(k->node->graph, (tn_layout)tn_node_int(k->node, key, 0));
+}
+
+/* --- boxes between a tensor whose dim d is whole on the axis, and the parts of it */
+
+/* Place along dim d of the whole local tensor of each global index. */
+static int64_t *places(const struct collective *k, const struct tn_value *whole, const struct tn_local *l, uint32_t d)
+{
+    int64_t *at = tn_alloc_array(k->arena, (size_t)whole->size[d], sizeof *at);
+
+    for (int64_t i = 0; i < l->size[d]; i++)
+        at[l->index[d] ? l->index[d][i] : l->origin[d] + i] = i;
+    return at;
+}
+
+/* Adds the boxes between part (local l of some rank, at side `part`) and whole; out: from part to whole, else back. */
+static tn_status add_runs(struct tn_boxes *boxes, const struct tn_value *v, const struct tn_local *l, uint32_t d, const int64_t *at,
+                          struct tn_box_side part, struct tn_box_side whole, int out)
+{
+    int64_t box[TN_MAX_RANK];
+    tn_status s = TN_OK;
+
+    memcpy(box, l->size, sizeof box);
+    for (int64_t i = 0, n; i < l->size[d] && !s; i += n) {
+        int64_t first = at[l->index[d] ? l->index[d][i] : l->origin[d] + i];
+
+        for (n = 1; i + n < l->size[d] && at[l->index[d] ? l->index[d][i + n] : l->origin[d] + i + n] == first + n; n++)
+            ;
+        box[d] = n;
+        part.start[d] = i;
+        whole.start[d] = first;
+        s = out ? tn_boxes_add(boxes, v->dtype, v->rank, box, &part, &whole) : tn_boxes_add(boxes, v->dtype, v->rank, box, &whole, &part);
+    }
+    return s;
+}
+
+/* All ranks' parts of cut, one after the other in the workspace, to or from the tensor whole in its buffer. */
+static tn_status exchange_boxes(struct collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t buffer, uint32_t d,
+                                uint64_t work, int out)
+{
+    uint64_t at = work / tn_dtype_bytes(cut->dtype);
+    struct tn_local w;
+    int64_t *place;
+    tn_status s = TN_OK;
+
+    local_at(k, whole, k->coord, &w);
+    place = places(k, whole, &w, d);
+    for (int64_t r = 0; r < k->ranks && !s; r++) {
+        struct tn_local *l = tn_alloc(k->arena, sizeof *l);
+
+        local_at(k, cut, r, l);
+        s = add_runs(out ? k->after : k->before, cut, l, d, place, (struct tn_box_side){.buffer = TN_BOX_WORK, .offset = at, .size = l->size},
+                     (struct tn_box_side){.buffer = buffer, .size = w.size}, out);
+        at += (uint64_t)l->count;
+    }
+    return s;
+}
+
+/* Do the parts of all ranks, one after the other, make the whole? */
+static int in_order(const struct collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t d)
+{
+    struct tn_local w, l;
+    int64_t at = 0;
+
+    local_at(k, whole, k->coord, &w);
+    for (uint32_t e = 0; e < d; e++)
+        if (w.size[e] != 1)
+            return 0;
+    if (w.index[d])
+        return 0;
+    for (int64_t r = 0; r < k->ranks; r++) {
+        local_at(k, cut, r, &l);
+        if (l.index[d] || (l.size[d] && l.origin[d] != w.origin[d] + at))
+            return 0;
+        at += l.size[d];
+    }
+    return 1;
+}
+
+/* --- the conversions, one value each. in, out: numbers of the buffers */
+
+static tn_status reduce_all(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+{
+    struct transfer *t = add_transfer(k, TN_ALL_REDUCE, v, in, out);
+    struct tn_local l;
+
+    local_at(k, v, k->coord, &l);
+    t->t.count = (uint64_t)l.count;
+    t->t.reduce = layout(k, "from")->kind == TN_PMAX ? TN_MAX : TN_SUM;
+    return TN_OK;
+}
+
+static tn_status gather(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    struct transfer *t = add_transfer(k, TN_ALL_GATHER, v, in, out);
+    int d = layout(k, "from")->kind == TN_F ? -1 : tn_value_find_dim(v, layout(k, "from")->dim);
+    struct tn_local l;
+
+    t->t.counts = counts_of(k, v);
+    if (d < 0 || in_order(k, v, o, (uint32_t)d))
+        return TN_OK;
+    local_at(k, o, k->coord, &l);
+    t->to = TN_BOX_WORK;
+    t->to_offset = reserve(k, (uint64_t)l.count * tn_dtype_bytes(o->dtype));
+    return exchange_boxes(k, v, o, out, (uint32_t)d, t->to_offset, 1);
+}
+
+static tn_status scatter(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    struct transfer *t = add_transfer(k, TN_REDUCE_SCATTER, v, in, out);
+    int d = layout(k, "to")->kind == TN_F ? -1 : tn_value_find_dim(v, layout(k, "to")->dim);
+    struct tn_local l;
+
+    t->t.counts = counts_of(k, o);
+    if (d < 0 || in_order(k, o, v, (uint32_t)d))
+        return TN_OK;
+    local_at(k, v, k->coord, &l);
+    t->from = TN_BOX_WORK;
+    t->from_offset = reserve(k, (uint64_t)l.count * tn_dtype_bytes(v->dtype));
+    return exchange_boxes(k, o, v, in, (uint32_t)d, t->from_offset, 0);
+}
+
+/* No transfer: each rank takes its part. */
+static tn_status slice(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    struct tn_local w, l;
+
+    local_at(k, v, k->coord, &w);
+    local_at(k, o, k->coord, &l);
+    if (layout(k, "to")->kind == TN_F) {
+        int64_t size[1] = {w.count}, part[1] = {l.count};
+        struct tn_box_side from = {.buffer = in, .size = size, .start = {l.flat_start - w.flat_start}}, to = {.buffer = out, .size = part};
+
+        return tn_boxes_add(k->before, v->dtype, 1, part, &from, &to);
+    }
+    return add_runs(k->before, o, &l, (uint32_t)tn_value_find_dim(v, layout(k, "to")->dim),
+                    places(k, v, &w, (uint32_t)tn_value_find_dim(v, layout(k, "to")->dim)), (struct tn_box_side){.buffer = out, .size = l.size},
+                    (struct tn_box_side){.buffer = in, .size = w.size}, 0);
+}
+
+/* What a rank keeps of dim a it sends by parts of dim b, and the reverse comes in. */
+static tn_status swap(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    uint32_t a = (uint32_t)tn_value_find_dim(v, layout(k, "from")->dim), b = (uint32_t)tn_value_find_dim(v, layout(k, "to")->dim);
+    uint64_t *sent = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *sent), *got = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *got);
+    struct transfer *t = add_transfer(k, TN_ALL_TO_ALL, v, TN_BOX_WORK, TN_BOX_WORK);
+    struct tn_local mine, result;
+    int64_t *place_b, *place_a;
+    uint64_t from = 0, to = 0;
+    tn_status s = TN_OK;
+
+    local_at(k, v, k->coord, &mine);
+    local_at(k, o, k->coord, &result);
+    place_b = places(k, v, &mine, b), place_a = places(k, o, &result, a);
+    t->from_offset = reserve(k, (uint64_t)mine.count * tn_dtype_bytes(v->dtype));
+    t->to_offset = reserve(k, (uint64_t)result.count * tn_dtype_bytes(v->dtype));
+    for (int64_t r = 0; r < k->ranks && !s; r++) {
+        struct tn_local *there = tn_alloc(k->arena, 2 * sizeof *there), *here = there + 1;
+
+        local_at(k, o, r, there);                /* what r will have of b, with my part of a */
+        there->size[a] = mine.size[a];
+        sent[r] = (uint64_t)(there->size[a] * there->size[b] * (mine.count ? mine.count / (mine.size[a] * mine.size[b]) : 0));
+        s = add_runs(k->before, v, there, b, place_b,
+                     (struct tn_box_side){.buffer = TN_BOX_WORK, .offset = t->from_offset / tn_dtype_bytes(v->dtype) + from, .size = there->size},
+                     (struct tn_box_side){.buffer = in, .size = mine.size}, 0);
+        from += sent[r];
+        local_at(k, v, r, here);                 /* what r had of a, with my part of b */
+        here->size[b] = result.size[b];
+        got[r] = (uint64_t)(here->size[a] * here->size[b] * (result.count ? result.count / (result.size[a] * result.size[b]) : 0));
+        if (!s)
+            s = add_runs(k->after, o, here, a, place_a,
+                         (struct tn_box_side){.buffer = TN_BOX_WORK, .offset = t->to_offset / tn_dtype_bytes(v->dtype) + to, .size = here->size},
+                         (struct tn_box_side){.buffer = out, .size = result.size}, 1);
+        to += got[r];
+    }
+    t->t.counts = sent, t->t.counts_in = got;
+    return s;
+}
+
+/* A whole value becomes a sum of which one rank holds all; a value of one stage likewise. */
+static tn_status once(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+{
+    const struct tn_layout_info *from = layout(k, "from");
+    int64_t holder = from->kind == TN_LAYOUT_STAGE ? from->rot % k->ranks : 0;
+    struct tn_local l;
+
+    local_at(k, v, k->coord, &l);
+    if (k->coord != holder) {
+        k->clear |= 1u << (out - k->node->n_in);
+        k->clear_bytes[out - k->node->n_in] = (uint64_t)l.count * tn_dtype_bytes(v->dtype);
+        return TN_OK;
+    }
+    return tn_boxes_add(k->before, v->dtype, 1, &l.count, &(struct tn_box_side){.buffer = in, .size = &l.count},
+                        &(struct tn_box_side){.buffer = out, .size = &l.count});
+}
+
+static tn_status send_and_receive(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out, int64_t to, int64_t from)
+{
+    struct tn_local l;
+
+    if (to >= 0) {
+        struct transfer *t = add_transfer(k, TN_SEND, v, in, in);
+
+        local_at(k, v, k->coord, &l);
+        t->t.peer = (uint32_t)to, t->t.count = (uint64_t)l.count;
+    }
+    if (from >= 0) {
+        struct transfer *t = add_transfer(k, TN_RECV, o, out, out);
+
+        local_at(k, o, k->coord, &l);
+        t->t.peer = (uint32_t)from, t->t.count = (uint64_t)l.count;
+    }
+    return TN_OK;
+}
+
+static tn_status ring(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    int64_t n = k->ranks, shift = ((layout(k, "to")->rot - layout(k, "from")->rot) % n + n) % n;
+
+    return send_and_receive(k, v, o, in, out, (k->coord + shift) % n, (k->coord - shift + n) % n);
+}
+
+static tn_status move(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+{
+    int64_t from = layout(k, "from")->rot % k->ranks, to = layout(k, "to")->rot % k->ranks;
+
+    return send_and_receive(k, v, o, in, out, k->coord == from ? to : -1, k->coord == to ? from : -1);
+}
+
+static tn_status convert(struct collective *k, uint32_t i)
+{
+    const struct tn_value *v = k->node->in[i], *o = k->node->out[i];
+    const char *op = k->node->op->name;
+    uint32_t in = i, out = k->node->n_in + i;
+
+    if (!strcmp(op, "all_reduce"))
+        return reduce_all(k, v, in, out);
+    if (!strcmp(op, "all_gather"))
+        return gather(k, v, o, in, out);
+    if (!strcmp(op, "reduce_scatter"))
+        return scatter(k, v, o, in, out);
+    if (!strcmp(op, "all_to_all"))
+        return swap(k, v, o, in, out);
+    if (!strcmp(op, "slice"))
+        return slice(k, v, o, in, out);
+    if (!strcmp(op, "once"))
+        return once(k, v, in, out);
+    return !strcmp(op, "ring") ? ring(k, v, o, in, out) : move(k, v, o, in, out);
+}
+
+/* --- launching */
+
+static void *address(const struct tn_launch *l, uint32_t buffer, uint64_t offset)
+{
+    return buffer == TN_BOX_WORK ? (char *)l->workspace + offset : l->buffer[buffer];
+}
+
+static tn_status communicate(struct collective *k, const struct tn_launch *l)
+{
+    struct tn_collectives *c = k->c;
+    struct tn_request *request;
+    tn_status s = c->device->sync(l->queue, c->seconds);
+
+    c->started[k->axis]++;
+    for (uint32_t i = 0; i < k->n_transfer; i++) {
+        const struct transfer *t = &k->transfer[i];
+
+        k->list[i] = t->t;
+        k->list[i].from = address(l, t->from, t->from_offset);
+        k->list[i].to = address(l, t->to, t->to_offset);
+        k->list[i].sequence = c->started[k->axis];
+    }
+    c->running = k->words;
+    if (!s)
+        s = c->comm->start(c->group[k->axis], k->list, k->n_transfer, NULL, &request);
+    if (!s)
+        s = c->comm->wait(request, c->seconds);
+    if (!s)
+        c->running = NULL;
+    c->bytes[k->axis] += k->wire;
+    return s;
+}
+
+static tn_status launch(void *state, const struct tn_launch *l)
+{
+    struct collective *k = state;
+    tn_status s = tn_boxes_copy(k->before, l);
+
+    for (uint32_t o = 0; k->clear >> o && !s; o++)
+        if (k->clear >> o & 1)
+            s = k->c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
+    if (!s && k->n_transfer)
+        s = communicate(k, l);
+    return s ? s : tn_boxes_copy(k->after, l);
+}
+
+static void release(void *state)
+{
+    struct collective *k = state;
+
+    tn_boxes_free(k->before);
+    tn_boxes_free(k->after);
+    tn_arena_free(k->arena);
+}
+
+/* --- preparing */
+
+static int without_gaps(const struct tn_problem *p)
+{
+    for (uint32_t i = 0; i < p->n_in; i++)
+        if (!tn_contiguous(&p->in[i]))
+            return 0;
+    for (uint32_t o = 0; o < p->n_out; o++)
+        if (!tn_contiguous(&p->out[o]))
+            return 0;
+    return 1;
+}
+
+tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct tn_collectives *c = ctx;
+    struct tn_arena *arena;
+    struct collective *k;
+    tn_status s = TN_OK;
+
+    if (!without_gaps(p))
+        return TN_DECLINED;
+    arena = tn_arena_new();
+    k = tn_alloc(arena, sizeof *k);
+    k->c = c, k->arena = arena, k->node = n, k->axis = tn_axis_find(tn_node_text(n, "axis"));
+    k->ranks = c->mesh.size[k->axis], k->coord = c->mesh.coord[k->axis];
+    k->before = tn_boxes_new(c->kernels, c->n_kernels), k->after = tn_boxes_new(c->kernels, c->n_kernels);
+    k->wire = (uint64_t)tn_collective_bytes(n, &c->mesh, arena);
+    snprintf(k->words, sizeof k->words, "%s on %s (unit %s, role %s)", n->op->name, tn_axis_name[k->axis], n->unit, n->role);
+    for (uint32_t i = 0; i < n->n_in && !s; i++)
+        s = convert(k, i);
+    if (s) {
+        release(k);
+        return s;
+    }
+    out->state = k, out->launch = launch, out->release = release, out->workspace = k->work;
+    return TN_OK;
+}
+
+double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, struct tn_arena *arena)
+{
+    int axis = tn_axis_find(tn_node_text(n, "axis"));
+    double d = (double)m->size[axis], sum = 0;
+
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        struct tn_local in, out;
+        double most;
+
+        tn_value_local(n->in[i], m, arena, &in);
+        tn_value_local(n->out[i], m, arena, &out);
+        most = (double)(in.count > out.count ? in.count : out.count) * (double)tn_dtype_bytes(n->in[i]->dtype);
+        if (!strcmp(n->op->name, "all_reduce"))
+            sum += 2 * (d - 1) / d * most;
+        else if (!strcmp(n->op->name, "all_gather") || !strcmp(n->op->name, "reduce_scatter") || !strcmp(n->op->name, "all_to_all"))
+            sum += (d - 1) / d * most;
+        else if (!strcmp(n->op->name, "ring"))
+            sum += most;
+        else if (!strcmp(n->op->name, "move"))
+            sum += m->coord[axis] == tn_layout_get(n->graph, (tn_layout)tn_node_int(n, "from", 0))->rot % m->size[axis] ? most : 0;
+    }
+    return sum;
+}
+
+/* --- groups */
+
+static tn_status open_group(struct tn_collectives *c, struct tn_comm *world, int axis)
+{
+    int64_t rank[MOST_RANKS];
+    uint32_t list[MOST_RANKS];
+
+    if (c->mesh.size[axis] == 1)
+        return TN_OK;
+    if (c->mesh.size[axis] > MOST_RANKS)
+        return tn_error(TN_ERR_CONFIG, "axis %s has %lld ranks, at most %d are possible", tn_axis_name[axis],
+                        (long long)c->mesh.size[axis], MOST_RANKS);
+    tn_mesh_group(&c->mesh, axis, rank);
+    for (int64_t i = 0; i < c->mesh.size[axis]; i++)
+        list[i] = (uint32_t)rank[i];
+    return c->comm->group(world, list, (uint32_t)c->mesh.size[axis], &c->group[axis]);
+}
+
+tn_status tn_collectives_open(struct tn_collectives *c, struct tn_comm *world)
+{
+    tn_status s = TN_OK;
+
+    for (int a = 0; a < TN_AXES && !s; a++)
+        s = open_group(c, world, a);
+    if (s)
+        tn_collectives_close(c);
+    return s;
+}
+
+void tn_collectives_close(struct tn_collectives *c)
+{
+    for (int a = 0; a < TN_AXES; a++)
+        if (c->group[a])
+            c->comm->close(c->group[a]);
+    memset(c->group, 0, sizeof c->group);
+}

@@ -1,0 +1,1 @@
+TN_PLUGIN_SWITCH([shard], [ZeRO 1 to 3])
