@@ -175,7 +175,7 @@ const struct tn_key tn_keys[] = {
      .help = "Updates from one checkpoint to the next; 0: only after the last"},
     {SECTION("checkpoint", "keep"), INT(0, MOST_STEPS), .unit = "checkpoints", .preset = "3",
      .help = "Checkpoints that stay, the newest; 0: all"},
-    {SECTION("checkpoint", "resume"), TEXT("auto, none or the path of a checkpoint"), .preset = "auto",
+    {SECTION("checkpoint", "resume"), TEXT("auto, none, a step or a path"), .preset = "auto",
      .help = "Where to go on from; auto: the newest complete checkpoint of dir, if there is one"},
     {0},
 };

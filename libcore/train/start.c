@@ -27,9 +27,9 @@ const char *tn_run_folder(struct tn_config *c)
 static void check_config(struct tn_config *c)
 {
     if (!tn_config_text(c, "data.dir"))
-        tn_config_problem(c, "data.dir", "is not set: name a folder made by tenon prepare");
+        tn_config_problem(c, "data.dir", "name a folder made by tenon prepare");
     if (!tn_run_folder(c))
-        tn_config_problem(c, "checkpoint.dir", "is not set: name a folder for the run");
+        tn_config_problem(c, "checkpoint.dir", "name a folder for the run");
     tn_schedule_check(c);
 }
 

@@ -69,7 +69,7 @@ bad_run 'schedule\.min_lr.*optimizer\.lr' optimizer.lr=1e-4
 bad_run 'optimizer\.name.*adamv' optimizer.name=adamv
 bad_run 'kernels.*warp' backend.kernels=warp
 bad_run 'model\.arch' model.arch=gpt3
-refused 'data\.dir' "$TENON" train checkpoint.dir=new
+refused 'data\.dir is not set: name a folder' "$TENON" train checkpoint.dir=new
 refused 'missing\.ini' "$TENON" train missing.ini
 
 case_ "data"

@@ -56,6 +56,16 @@ short=$out
 sample --prompt "Line 1" --tokens 60 --greedy
 expect test "${out:0:${#short}}" = "$short"
 
+# A model that has learned the alphabet by heart says it from any letter on, past the end of its window too.
+case_ "what was learned comes back"
+for ((i = 0; i < 80; i++)); do printf 'abcdefghijklmnopqrstuvwxyz'; done >abc.txt
+"$TENON" prepare --input abc.txt --out abc --tokenizer char >/dev/null 2>&1
+train alphabet data.dir=abc model.dropout=0 train.steps=120 schedule.steps=120
+run "$TENON" sample alphabet --prompt "xyzab" --tokens 41 --greedy
+expect test "$out" = "xyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopq"
+run "$TENON" sample alphabet --prompt "q" --tokens 1 --greedy
+expect test "$out" = qr
+
 case_ "no prompt, no tokens"
 sample --tokens 10
 expect_rc 0
