@@ -18,7 +18,8 @@ struct tn_graph *tn_graph_new(const struct tn_mesh *mesh)
     g->unit = g->role = tn_intern(g->names, "");
     g->phase = TN_FORWARD;
     graph_layouts_init(g);
-    tn_host_table.graph = &tn_graph_api_table;
+    if (!tn_host_table.graph)
+        tn_host_table.graph = &tn_graph_api_table;
     graph_current = g;
     return g;
 }

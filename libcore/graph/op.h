@@ -30,6 +30,7 @@ struct tn_op {
     /* out[i] takes the place of output i. */
     void (*decompose)(struct tn_node *n, struct tn_value **out);
     double (*flops)(const struct tn_node *n, const struct tn_mesh *m);   /* of one rank; NULL: elements of output 0 */
+    const char *as;                              /* kernels see the node as this operation; NULL: by its own name */
     const char *const *back;                     /* operations that its gradient is made of and a kernel plugin that
                                                     lacks one cannot train with; ends with NULL; may be NULL */
 };

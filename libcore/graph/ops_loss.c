@@ -140,9 +140,24 @@ static void lse_open_grad(struct tn_node *n, struct tn_value *const *dy, struct 
     dx[0] = tn_add(n->graph, "lse_open_bwd", TN_IN(dy[0], n->in[0], n->in[1]), TN_NONE);
 }
 
-static void lse_open_decompose(struct tn_node *n, struct tn_value **out)
+/* The kernels see expressions; to the layouts they are more than that. */
+static void expression(struct tn_node *n, const char *text, uint32_t like)
 {
-    out[0] = tn_expr(n->graph, "exp(a - b)", TN_IN(n->in[0], n->in[1]));
+    static const struct tn_expr_name names[] = {{"a", TN_EXPR_INPUT, 0, 0}, {"b", TN_EXPR_INPUT, 1, 0}, {"c", TN_EXPR_INPUT, 2, 0}};
+
+    n->expr = tn_expr_parse(n->graph->arena, text, names, n->n_in, NULL, 0);
+    if (op_sizes_agree(n))
+        op_like(n, like);
+}
+
+static void lse_open_shape(struct tn_node *n)
+{
+    expression(n, "exp(a - b)", 0);
+}
+
+static void lse_open_bwd_shape(struct tn_node *n)
+{
+    expression(n, "a*exp(b - c)", 0);
 }
 
 const struct tn_op tn_ops_loss[] = {
@@ -153,8 +168,9 @@ const struct tn_op tn_ops_loss[] = {
      .decompose = head_decompose, .flops = head_flops, .back = (const char *const[]){"head_bwd", NULL}},
     {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .least = {1, 1}, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
     {.name = "as_max", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = as_max_layout},
-    {.name = "lse_open", .n_in_min = 2, .n_in_max = 2, .shape = op_shape_like0, .layout = lse_open_layout,
-     .grad = lse_open_grad, .decompose = lse_open_decompose, .back = (const char *const[]){"lse_open_bwd", NULL}},
-    {.name = "lse_open_bwd", .n_in_min = 3, .n_in_max = 3, .shape = op_shape_like0, .layout = lse_open_layout},
+    {.name = "lse_open", .flags = TN_OP_NEST | TN_OP_INPLACE, .n_in_min = 2, .n_in_max = 2, .as = "expr", .shape = lse_open_shape,
+     .layout = lse_open_layout, .grad = lse_open_grad},
+    {.name = "lse_open_bwd", .flags = TN_OP_NEST | TN_OP_INPLACE, .n_in_min = 3, .n_in_max = 3, .as = "expr", .shape = lse_open_bwd_shape,
+     .layout = lse_open_layout},
 };
 const uint32_t tn_n_ops_loss = OP_COUNT(tn_ops_loss);

@@ -80,7 +80,7 @@ static tn_status add_step(struct tn_planner *p, const struct tn_node *n)
     tn_status status = TN_OK;
 
     *s = (struct tn_step){
-        .node = n, .op = n->op, .n_in = n->n_in, .n_out = n->n_out, .expr = n->expr, .merged = 1};
+        .node = n, .op = n->op->as ? tn_op_find(n->op->as) : n->op, .n_in = n->n_in, .n_out = n->n_out, .expr = n->expr, .merged = 1};
     s->in = tn_alloc_array(p->arena, n->n_in + 1u, sizeof *s->in);
     s->out = tn_alloc_array(p->arena, n->n_out + 1u, sizeof *s->out);
     memcpy(s->in, n->in, n->n_in * sizeof *s->in);

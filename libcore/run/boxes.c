@@ -107,8 +107,6 @@ tn_status tn_boxes_add(struct tn_boxes *b, uint32_t dtype, uint32_t rank, const 
         o[i] = (struct tn_operand){.dtype = dtype, .rank = rank, .size = box, .stride = stride[i], .whole = box, .origin = zero, .dim = name};
     p.n_loop = make_loops(rank, box, stride[0], stride[1], loop);
     s = ask(b, &p, &x->kernel);
-    if (!s && x->kernel.workspace)
-        s = tn_error(TN_ERR, "a copy kernel that needs a workspace cannot serve a collective");
     b->n += !s;
     return s;
 }
@@ -118,12 +116,21 @@ static void *address(const struct tn_launch *l, uint32_t buffer, uint64_t offset
     return (char *)(buffer == TN_BOX_WORK ? l->workspace : l->buffer[buffer]) + offset;
 }
 
-tn_status tn_boxes_copy(const struct tn_boxes *b, const struct tn_launch *l)
+uint64_t tn_boxes_workspace(const struct tn_boxes *b)
+{
+    uint64_t most = 0;
+
+    for (uint32_t i = 0; i < b->n; i++)
+        most = b->box[i].kernel.workspace > most ? b->box[i].kernel.workspace : most;
+    return most;
+}
+
+tn_status tn_boxes_copy(const struct tn_boxes *b, const struct tn_launch *l, uint64_t scratch)
 {
     for (uint32_t i = 0; i < b->n; i++) {
         const struct box *x = &b->box[i];
         void *buffer[2] = {address(l, x->from, x->from_offset), address(l, x->to, x->to_offset)};
-        struct tn_launch copy = {.struct_size = sizeof copy, .buffer = buffer, .queue = l->queue};
+        struct tn_launch copy = {.struct_size = sizeof copy, .buffer = buffer, .workspace = (char *)l->workspace + scratch, .queue = l->queue};
         tn_status s = x->kernel.launch(x->kernel.state, &copy);
 
         if (s)

@@ -25,6 +25,8 @@ void tn_boxes_free(struct tn_boxes *b);
 /* A box of these sizes; an empty one is nothing. */
 tn_status tn_boxes_add(struct tn_boxes *b, uint32_t dtype, uint32_t rank, const int64_t *box, const struct tn_box_side *from,
                        const struct tn_box_side *to);
-/* All of them, in the order in which they were added. */
-tn_status tn_boxes_copy(const struct tn_boxes *b, const struct tn_launch *l);
+/* Bytes that the copy kernels want for themselves. */
+uint64_t tn_boxes_workspace(const struct tn_boxes *b);
+/* All of them, in the order in which they were added. scratch: where in the workspace the kernels' own begins. */
+tn_status tn_boxes_copy(const struct tn_boxes *b, const struct tn_launch *l, uint64_t scratch);
 #endif

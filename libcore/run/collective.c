@@ -26,6 +26,7 @@ struct collective {
     uint32_t clear;                              /* bit i: output i becomes zeros */
     uint64_t clear_bytes[TN_MAX_OUT];
     uint64_t work, wire;                         /* bytes */
+    uint64_t scratch;                            /* place of the copy kernels' own workspace in it */
     char words[160];
 };
 
@@ -288,7 +289,7 @@ static tn_status send_and_receive(struct collective *k, const struct tn_value *v
 
 static tn_status ring(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
-    int64_t n = k->ranks, shift = ((layout(k, "to")->rot - layout(k, "from")->rot) % n + n) % n;
+    int64_t n = k->ranks, shift = (tn_node_int(k->node, "shift", 1) % n + n) % n;
 
     return send_and_receive(k, v, o, in, out, (k->coord + shift) % n, (k->coord - shift + n) % n);
 }
@@ -357,14 +358,14 @@ static tn_status communicate(struct collective *k, const struct tn_launch *l)
 static tn_status launch(void *state, const struct tn_launch *l)
 {
     struct collective *k = state;
-    tn_status s = tn_boxes_copy(k->before, l);
+    tn_status s = tn_boxes_copy(k->before, l, k->scratch);
 
     for (uint32_t o = 0; k->clear >> o && !s; o++)
         if (k->clear >> o & 1)
             s = k->c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
     if (!s && k->n_transfer)
         s = communicate(k, l);
-    return s ? s : tn_boxes_copy(k->after, l);
+    return s ? s : tn_boxes_copy(k->after, l, k->scratch);
 }
 
 static void release(void *state)
@@ -394,6 +395,7 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     struct tn_collectives *c = ctx;
     struct tn_arena *arena;
     struct collective *k;
+    uint64_t scratch;
     tn_status s = TN_OK;
 
     if (!without_gaps(p))
@@ -411,6 +413,8 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
         release(k);
         return s;
     }
+    scratch = tn_boxes_workspace(k->before) > tn_boxes_workspace(k->after) ? tn_boxes_workspace(k->before) : tn_boxes_workspace(k->after);
+    k->scratch = reserve(k, scratch);
     out->state = k, out->launch = launch, out->release = release, out->workspace = k->work;
     return TN_OK;
 }

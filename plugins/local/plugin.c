@@ -61,20 +61,18 @@ static int same_ranks(const struct group *g, const uint32_t *ranks, uint32_t n)
     return g->n == n && !memcmp(g->ranks, ranks, n * sizeof *ranks);
 }
 
-/* The group of these ranks that this rank has not opened yet. Lock held. */
+/* The oldest group of these ranks that this rank has not opened yet. Lock held. */
 static struct group *find_group(const uint32_t *ranks, uint32_t n, uint32_t place)
 {
-    struct group *g;
+    struct group **at = &groups, *g;
 
-    for (g = groups; g; g = g->next)
-        if (same_ranks(g, ranks, n) && !(g->members >> place & 1))
-            return g;
-    g = calloc(1, sizeof *g);
+    for (; *at; at = &(*at)->next)
+        if (same_ranks(*at, ranks, n) && !((*at)->members >> place & 1))
+            return *at;
+    g = *at = calloc(1, sizeof *g);
     g->ranks = malloc(n * sizeof *ranks);
     memcpy(g->ranks, ranks, n * sizeof *ranks);
     g->n = n;
-    g->next = groups;
-    groups = g;
     return g;
 }
 
