@@ -26,6 +26,7 @@ struct step {
     const struct tn_tensor *tokens, *targets;
     struct tn_safetensors_writer *out;
     int64_t steps;
+    int64_t sequences;                           /* whose logits are written: a micro-batch of the case */
     double *loss, *gnorm;                        /* [steps] */
     int32_t *batch;                              /* tokens and targets of one step */
     void *buffer;                                /* for one tensor */
@@ -51,6 +52,7 @@ static tn_status read_ini(struct step *s, const json_t *root)
 
     if (!json_is_object(ini))
         return tn_error(TN_ERR_INPUT, "%s: the metadata \"case\" has no \"ini\"", s->path);
+    s->sequences = json_integer_value(json_object_get(ini, "train.micro_batch"));
     json_object_foreach(ini, key, v) {
         if (!(text = json_value(s->arena, v)))
             return tn_error(TN_ERR_INPUT, "%s: \"ini\" has a value for %.80s that is no text, number or flag",
@@ -188,20 +190,28 @@ static tn_status set_weights(struct step *s)
             status = tn_session_set(s->session, i, initial(s, t->name)->data);
     }
     const struct tn_session_shape *shape = tn_session_shape(s->session);
-    uint64_t logits =
-        (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) *
-        sizeof(float);
+    uint64_t logits;
+
+    if (s->sequences < 1 || s->sequences > shape->global_batch)
+        s->sequences = shape->micro_batch;
+    logits = (uint64_t)(s->sequences * shape->seq_len * tn_session_model(s->session)->vocab_size) * sizeof(float);
     s->buffer = malloc((size_t)(logits > most ? logits : most));
     if (status == TN_OK && !s->buffer)
         status = tn_error(TN_ERR_MEMORY, "no memory for the largest tensor");
     return status;
 }
 
+/* Rank 0 has the output, and what was gathered. */
+static tn_status put(struct step *s, const void *data, uint64_t bytes)
+{
+    return s->out ? tn_safetensors_write(s->out, data, bytes) : TN_OK;
+}
+
 /* In the order in which they will be written. */
 static tn_status declare(struct step *s)
 {
     const struct tn_session_shape *shape = tn_session_shape(s->session);
-    const int64_t logits[] = {shape->micro_batch, shape->seq_len, tn_session_model(s->session)->vocab_size};
+    const int64_t logits[] = {s->sequences, shape->seq_len, tn_session_model(s->session)->vocab_size};
     static const char *const prefix[] = {"grad", "after"};
     tn_status status = tn_safetensors_add_meta(s->out, "format", "pt");
 
@@ -232,7 +242,7 @@ static tn_status write_weights(struct step *s,
             continue;
         status = get(s->session, i, s->buffer);
         if (status == TN_OK)
-            status = tn_safetensors_write(s->out, s->buffer, t->bytes);
+            status = put(s, s->buffer, t->bytes);
     }
     return status;
 }
@@ -240,13 +250,11 @@ static tn_status write_weights(struct step *s,
 static tn_status write_first(struct step *s)
 {
     const struct tn_session_shape *shape = tn_session_shape(s->session);
-    uint64_t bytes =
-        (uint64_t)(shape->micro_batch * shape->seq_len * tn_session_model(s->session)->vocab_size) *
-        sizeof(float);
-    tn_status status = tn_session_step_logits(s->session, s->buffer);
+    uint64_t bytes = (uint64_t)(s->sequences * shape->seq_len * tn_session_model(s->session)->vocab_size) * sizeof(float);
+    tn_status status = tn_session_step_logits(s->session, s->sequences, s->buffer);
 
     if (status == TN_OK)
-        status = tn_safetensors_write(s->out, s->buffer, bytes);
+        status = put(s, s->buffer, bytes);
     return status < 0 ? status : write_weights(s, tn_session_gradient);
 }
 
@@ -275,7 +283,7 @@ static tn_status update(struct step *s, int64_t i, const struct tn_schedule *sch
 static tn_status compute(struct step *s)
 {
     struct tn_schedule schedule;
-    tn_status status = declare(s);
+    tn_status status = s->out ? declare(s) : TN_OK;
 
     tn_schedule_read(s->config, &schedule);
     for (int64_t i = 0; i < s->steps && status == TN_OK; i++) {
@@ -286,9 +294,8 @@ static tn_status compute(struct step *s)
     if (status == TN_OK)
         status = write_weights(s, tn_session_get);
     if (status == TN_OK)
-        status = tn_safetensors_write(s->out, s->loss, (uint64_t)s->steps * sizeof *s->loss);
-    return status < 0 ? status
-                      : tn_safetensors_write(s->out, s->gnorm, (uint64_t)s->steps * sizeof *s->gnorm);
+        status = put(s, s->loss, (uint64_t)s->steps * sizeof *s->loss);
+    return status < 0 ? status : put(s, s->gnorm, (uint64_t)s->steps * sizeof *s->gnorm);
 }
 
 static void print(const struct step *s)
@@ -306,7 +313,9 @@ static tn_status run(struct step *s, const char *out)
         status = check_case(s);
     if (status == TN_OK)
         status = set_weights(s);
-    if (status < 0 || (status = tn_safetensors_create(out, &s->out)) < 0)
+    if (status == TN_OK && tn_session_shape(s->session)->rank == 0)
+        status = tn_safetensors_create(out, &s->out);
+    if (status < 0)
         return status;
     s->batch =
         tn_alloc_array(s->arena, 2 * (size_t)(s->tokens->shape[1] * s->tokens->shape[2]), sizeof *s->batch);
@@ -316,6 +325,8 @@ static tn_status run(struct step *s, const char *out)
         tn_safetensors_abort(s->out);
         return status;
     }
+    if (!s->out)
+        return TN_OK;
     if ((status = tn_safetensors_commit(s->out, NULL, NULL)) == TN_OK)
         print(s);
     return status;

@@ -47,16 +47,20 @@ static tn_status declare(const struct tn_session *s, int slots, struct tn_safete
     return status < 0 ? status : tn_safetensors_begin(w);
 }
 
+/* All ranks gather each tensor, in one order and to the end, whatever happens to the file: a rank that stopped early
+ * would leave the others waiting. w NULL: there is no file here, or no more. */
 static tn_status write_data(struct tn_session *s, int slots, void *buffer, struct tn_safetensors_writer *w)
 {
     tn_status status = TN_OK;
 
-    for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++) {
+    for (uint32_t i = 0; i < tn_session_tensors(s); i++) {
         const struct tn_session_tensor *t = tn_session_tensor(s, i);
         if (!t->is_state != !slots)
             continue;
-        status = tn_session_get(s, i, buffer);
-        if (status == TN_OK)
+        tn_status got = tn_session_get(s, i, buffer);
+        if (got < 0)
+            return got;
+        if (w && status == TN_OK)
             status = tn_safetensors_write(w, buffer, t->bytes);
     }
     return status;
@@ -66,15 +70,16 @@ static tn_status write_data(struct tn_session *s, int slots, void *buffer, struc
 static tn_status save_tensors(struct tn_session *s, int slots, void *buffer, struct tn_save *save)
 {
     const char *name = slots ? OPTIMIZER : MODEL;
-    struct tn_safetensors_writer *w;
+    struct tn_safetensors_writer *w = NULL;
     uint64_t bytes, hash;
-    tn_status status = tn_safetensors_create(tn_save_path(save, name), &w);
+    tn_status status = tn_safetensors_create(tn_save_path(save, name), &w), written;
 
-    if (status < 0)
-        return status;
-    if ((status = declare(s, slots, w)) < 0 || (status = write_data(s, slots, buffer, w)) < 0) {
+    if (status == TN_OK)
+        status = declare(s, slots, w);
+    written = write_data(s, slots, buffer, status < 0 ? NULL : w);
+    if (status < 0 || written < 0) {
         tn_safetensors_abort(w);
-        return status;
+        return status < 0 ? status : written;
     }
     status = tn_safetensors_commit(w, &bytes, &hash);
     if (status == TN_OK)
@@ -122,36 +127,40 @@ static tn_status save_tokenizer(const struct tn_config *c, const struct tn_datas
     return status;
 }
 
-static tn_status save_all(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
+/* Both files always, for the sake of the other ranks. */
+static tn_status save_all(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data, void *buffer,
                           struct tn_save *save)
 {
+    tn_status model = save_tensors(s, 0, buffer, save), optimizer = save_tensors(s, 1, buffer, save), status;
+
+    if (model < 0 || optimizer < 0)
+        return model < 0 ? model : optimizer;
+    status = save_index(s, save);
+    return status < 0 ? status : save_tokenizer(c, data, save);
+}
+
+/* A rank's part in a save that another rank writes, or that cannot be written. */
+static tn_status give(struct tn_session *s, void *buffer)
+{
+    tn_status status = write_data(s, 0, buffer, NULL);
+
+    return status < 0 ? status : write_data(s, 1, buffer, NULL);
+}
+
+static tn_status write_checkpoint(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data, const char *run,
+                                  int64_t step)
+{
+    struct tn_save *save = NULL;
     void *buffer;
     tn_status status = buffer_new(s, &buffer);
 
-    if (status == TN_OK)
-        status = save_tensors(s, 0, buffer, save);
-    if (status == TN_OK)
-        status = save_tensors(s, 1, buffer, save);
-    if (status == TN_OK)
-        status = save_index(s, save);
-    if (status == TN_OK)
-        status = save_tokenizer(c, data, save);
+    if (status == TN_OK && (status = tn_save_begin(run, step, &save)) < 0)
+        give(s, buffer);
+    if (save && (status = save_all(s, c, data, buffer, save)) < 0)
+        tn_save_abort(save);
     free(buffer);
-    return status;
-}
-
-tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
-                             const char *run, int64_t step)
-{
-    struct tn_save *save;
-    tn_status status = tn_save_begin(run, step, &save);
-
     if (status < 0)
         return status;
-    if ((status = save_all(s, c, data, save)) < 0) {
-        tn_save_abort(save);
-        return status;
-    }
     json_t *config = tn_config_json(c);
     struct tn_saved state = {.seed = (uint64_t)tn_config_int(c, "train.seed"),
                              .config = config,
@@ -159,5 +168,16 @@ tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, co
                              .tokenizer = data->tokenizer_hash};
     status = tn_save_commit(save, &state);
     json_decref(config);
+    return status;
+}
+
+tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
+                             const char *run, int64_t step)
+{
+    int lead = tn_session_shape(s)->rank == 0;
+    tn_status status = lead ? write_checkpoint(s, c, data, run, step) : give(s, NULL);
+
+    if (tn_session_any(s, status < 0) && status >= 0)
+        return tn_error(TN_ERR_IO, "another rank could not do its part of it");
     return status;
 }

@@ -30,7 +30,7 @@ static int save(struct train *t)
     }
     t->saved = t->step;
     tn_progress_say(&t->progress, "saved %s/step-%08lld", t->dir, (long long)t->step);
-    if (tn_runs_prune(t->runs, tn_config_int(t->c, "checkpoint.keep"), t->step) < 0)
+    if (t->lead && tn_runs_prune(t->runs, tn_config_int(t->c, "checkpoint.keep"), t->step) < 0)
         tn_log(TN_LOG_WARNING, "an old checkpoint could not be removed: %s", tn_error_text());
     return 1;
 }
@@ -51,6 +51,9 @@ static void write_metrics(struct train *t, const struct tn_progress_update *u, i
                           int validated)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
+
+    if (!t->lead)
+        return;
     json_t *line = json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "tokens",
                              (json_int_t)(t->step * shape->global_batch * shape->seq_len));
 
@@ -81,6 +84,12 @@ static const char *last_good(const struct train *t, char *out, size_t bytes)
     return out;
 }
 
+/* A signal to one rank is a signal to all: they stop after the same update. */
+static int stops(struct train *t)
+{
+    return tn_session_any(t->session, tn_signals_stop() != 0);
+}
+
 /* --- validation */
 
 /* In pieces of one batch, between which a signal may end it: then *validated is 0. */
@@ -94,7 +103,7 @@ static tn_status validate(struct train *t, double *val, int *validated)
 
     *validated = 0;
     for (int64_t b = 0; b < batches && status == TN_OK; b++) {
-        if (tn_signals_stop())
+        if (stops(t))
             return TN_OK;
         status = tn_evaluate(t->session, &t->eval, b * size, size, t->tokens, t->targets, &mean);
     }
@@ -186,7 +195,7 @@ static tn_status step(struct train *t)
     if ((status = validate_if_due(t, &val, &validated)) < 0)
         return status;
     write_metrics(t, &u, skipped, val, validated);
-    if (tn_signals_save() || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
+    if (tn_session_any(t->session, tn_signals_save()) || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
         save(t);
     return TN_OK;
 }
@@ -226,7 +235,7 @@ static tn_status loop(struct train *t)
     int64_t first = t->step;
     tn_status status = before_first(t);
 
-    while (status == TN_OK && t->step < t->steps && !tn_signals_stop())
+    while (status == TN_OK && t->step < t->steps && !stops(t))
         status = step(t);
     return status < 0 ? status : finish(t, first);
 }

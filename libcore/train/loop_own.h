@@ -16,7 +16,8 @@ struct train {
     struct tn_dataset data;
     struct tn_sampler sampler, eval;             /* of the training and the validation tokens */
     struct tn_schedule schedule;
-    struct tn_runs *runs;                        /* the right to write */
+    int lead;                                    /* rank 0: writes files, and says what goes on */
+    struct tn_runs *runs;                        /* the right to write; NULL on other ranks */
     struct tn_metrics *metrics;
     struct tn_progress progress;
     const char *dir;

@@ -38,7 +38,7 @@ const char *tn_progress_time(double seconds, char *out, size_t bytes)
 void tn_progress_start(FILE *out, int64_t steps, int64_t interval, struct tn_progress *p)
 {
     *p = (struct tn_progress){
-        .out = out, .steps = steps, .interval = interval, .terminal = isatty(fileno(out))};
+        .out = out, .steps = steps, .interval = interval, .terminal = out && isatty(fileno(out))};
 }
 
 static int columns(const struct tn_progress *p)
@@ -111,6 +111,8 @@ void tn_progress_update(struct tn_progress *p, const struct tn_progress_update *
     double now = tn_seconds();
     int last = u->step >= p->steps;
 
+    if (!p->out)
+        return;
     p->pace = p->pace > 0 ? p->pace + SMOOTH * (u->seconds - p->pace) : u->seconds;
     p->tokens += u->tokens;
     p->seconds += u->seconds;
@@ -134,6 +136,8 @@ void tn_progress_say(struct tn_progress *p, const char *fmt, ...)
 {
     va_list ap;
 
+    if (!p->out)
+        return;
     if (p->drawn)
         draw(p, "");
     if (p->terminal)
@@ -148,6 +152,8 @@ void tn_progress_say(struct tn_progress *p, const char *fmt, ...)
 
 void tn_progress_end(struct tn_progress *p)
 {
+    if (!p->out)
+        return;
     if (p->drawn)
         fputc('\n', p->out);
     fflush(p->out);

@@ -16,7 +16,7 @@ struct tn_progress_update {
 };
 
 struct tn_progress {
-    FILE *out;                                   /* borrowed */
+    FILE *out;                                   /* borrowed; NULL: nothing is shown */
     int64_t steps, interval;
     int terminal, width;                         /* width: columns; 0 asks the terminal */
     int drawn;                                   /* columns of the line that stands on the terminal */
@@ -24,7 +24,7 @@ struct tn_progress {
     double tokens, seconds;                      /* since the last line */
 };
 
-/* steps: of the whole run. */
+/* steps: of the whole run. out NULL: a rank that says nothing. */
 void tn_progress_start(FILE *out, int64_t steps, int64_t interval, struct tn_progress *p);
 void tn_progress_update(struct tn_progress *p, const struct tn_progress_update *u);
 /* A line of its own. */

@@ -13,6 +13,7 @@
 #include "train/engine.h"
 #include "train/groups.h"
 #include "train/initial.h"
+#include "train/whole.h"
 
 enum { TRAIN, EVAL, LOGITS, PARTS };
 
@@ -64,6 +65,9 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
         tn_arena_free(arena);
         return status;
     }
+    s->mesh = s->engine.mesh;
+    s->shape.world = tn_mesh_world(&s->mesh);
+    s->shape.rank = tn_mesh_rank(&s->mesh);
     *out = s;
     return TN_OK;
 }
@@ -113,8 +117,6 @@ static tn_status read_shape(struct tn_session *s)
         return tn_config_fail(c, "train.micro_batch", "%lld sequences on each of %lld data-parallel ranks do not divide train.global_batch = %lld",
                               (long long)h->micro_batch, (long long)dp, (long long)h->global_batch);
     h->n_micro = h->global_batch / (h->micro_batch * dp);
-    h->world = tn_mesh_world(&s->mesh);
-    h->rank = tn_mesh_rank(&s->mesh);
     s->seed = (uint64_t)tn_config_int(c, "train.seed");
     return TN_OK;
 }
@@ -219,7 +221,8 @@ static void add_tensors(struct tn_session *s, const struct tn_value *v)
         struct tn_session_tensor *t = &s->tensor[s->n_tensor++];
 
         *t = (struct tn_session_tensor){.name = v->name, .value = v, .is_state = v->kind == TN_VALUE_STATE, .dtype = v->dtype,
-                                        .rank = v->param->spec.file_rank, .bytes = tn_plan_bytes(any_plan(s), v)};
+                                        .rank = v->param->spec.file_rank, .held = tn_plan_bytes(any_plan(s), v),
+                                        .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
         memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
     }
 }
@@ -290,7 +293,6 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
-    s->mesh = s->engine.mesh;
     s->collectives = (struct tn_collectives){.comm = s->engine.comm_api, .device = s->engine.device_api, .mesh = s->mesh,
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
@@ -373,14 +375,63 @@ const struct tn_session_tensor *tn_session_tensor(const struct tn_session *s, ui
     return &s->tensor[i];
 }
 
+static struct tn_whole whole_of(const struct tn_session *s)
+{
+    return (struct tn_whole){s->engine.comm_api, s->engine.world, s->mesh, s->collectives.seconds};
+}
+
+/* Reads v, as held, by read(), and makes it whole on rank 0. */
+static tn_status gather(struct tn_session *s, const struct tn_value *v, uint64_t held, void *whole,
+                        tn_status (*read)(struct tn_session *s, uint32_t i, void *host), uint32_t i)
+{
+    struct tn_whole w = whole_of(s);
+    void *part;
+    tn_status status;
+
+    if (s->shape.world == 1)
+        return read(s, i, whole);
+    part = malloc(held ? held : 1);
+    status = part ? read(s, i, part) : tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", v->name, (unsigned long long)held);
+    if (!status)
+        status = tn_whole_gather(&w, v, part, whole);
+    free(part);
+    return status;
+}
+
+tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host)
+{
+    return tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].held);
+}
+
 tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
 {
-    return tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].bytes);
+    return gather(s, s->tensor[i].value, s->tensor[i].held, host, tn_session_get_held, i);
 }
 
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
 {
-    return tn_memory_write(s->memory, s->tensor[i].name, host, s->tensor[i].bytes);
+    const struct tn_session_tensor *t = &s->tensor[i];
+    struct tn_whole w = whole_of(s);
+    void *part;
+    tn_status status;
+
+    if (s->shape.world == 1)
+        return tn_memory_write(s->memory, t->name, host, t->held);
+    part = malloc(t->held ? t->held : 1);
+    if (!part)
+        return tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    tn_whole_cut(&w, t->value, host, part);
+    status = tn_memory_write(s->memory, t->name, part, t->held);
+    free(part);
+    return status;
+}
+
+int tn_session_any(struct tn_session *s, int here)
+{
+    struct tn_whole w = whole_of(s);
+    int anywhere = here;
+
+    return tn_whole_any(&w, here, &anywhere) ? 1 : anywhere;
 }
 
 tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
@@ -389,15 +440,15 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 
     for (uint32_t i = 0; i < s->n_tensor && !status; i++) {
         const struct tn_session_tensor *t = &s->tensor[i];
-        void *host = calloc(1, t->bytes ? t->bytes : 1);
+        void *host = calloc(1, t->held ? t->held : 1);
         struct tn_local local;
 
         if (!host)
-            return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->bytes);
+            return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
         tn_value_local(t->value, &s->mesh, s->arena, &local);
         if (!t->is_state)
             tn_initial_weights(t->value->param, &local, seed, host);
-        status = tn_session_set(s, i, host);
+        status = tn_memory_write(s->memory, t->name, host, t->held);
         free(host);
     }
     return status;
@@ -515,21 +566,46 @@ tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *
     return status ? status : tn_run_read(part->run, part->logits, 0, logits, tn_plan_bytes(part->plan, part->logits));
 }
 
-tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
-{
-    const struct tn_value *grad = s->tensor[i].value->param->grad;
-
-    return tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(s->part[TRAIN].plan, grad));
-}
-
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i)
 {
     return s->tensor[i].value->param->grad;
 }
 
-tn_status tn_session_step_logits(struct tn_session *s, void *host)
+tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
+{
+    const struct tn_value *grad = tn_session_gradient_value(s, i);
+
+    return tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(s->part[TRAIN].plan, grad));
+}
+
+tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
+{
+    const struct tn_value *grad = tn_session_gradient_value(s, i);
+
+    return gather(s, grad, tn_plan_bytes(s->part[TRAIN].plan, grad), host, tn_session_gradient_held, i);
+}
+
+static tn_status read_logits(struct tn_session *s, uint32_t micro, void *host)
 {
     const struct part *part = &s->part[TRAIN];
 
-    return tn_run_read(part->run, part->logits, 0, host, tn_plan_bytes(part->plan, part->logits));
+    return tn_run_read(part->run, part->logits, micro, host, tn_plan_bytes(part->plan, part->logits));
+}
+
+tn_status tn_session_step_logits(struct tn_session *s, int64_t sequences, void *host)
+{
+    const struct part *part = &s->part[TRAIN];
+    int64_t batch = part->logits->size[0], row = tn_value_count(part->logits) / batch;
+    float *whole = malloc((size_t)(batch * row) * sizeof *whole), *out = host;
+    tn_status status = whole ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for the logits of a micro-batch");
+
+    for (int64_t m = 0; m * batch < sequences && m < s->shape.n_micro && !status; m++) {
+        int64_t n = sequences - m * batch < batch ? sequences - m * batch : batch;
+
+        status = gather(s, part->logits, tn_plan_bytes(part->plan, part->logits), whole, read_logits, (uint32_t)m);
+        if (!status && !s->shape.rank)
+            memcpy(out + m * batch * row, whole, (size_t)(n * row) * sizeof *whole);
+    }
+    free(whole);
+    return status;
 }

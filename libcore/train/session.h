@@ -61,12 +61,19 @@ struct tn_session_tensor {
     const struct tn_value *value;
     uint32_t is_state, dtype, rank;              /* rank and shape as in files */
     int64_t shape[TN_MAX_RANK];
-    uint64_t bytes;                              /* what this rank holds */
+    uint64_t bytes;                              /* of the whole tensor */
+    uint64_t held;                               /* of what this rank holds */
 };
 uint32_t tn_session_tensors(const struct tn_session *s);
 const struct tn_session_tensor *tn_session_tensor(const struct tn_session *s, uint32_t i);
-tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);      /* bytes of tensor i */
+/* The whole tensor i, on rank 0; host is not used on other ranks. All ranks together. */
+tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);
+/* From the whole tensor, on each rank. */
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host);
+/* What this rank holds of it. */
+tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
+/* Is it so on any rank? All ranks together: for signals, and for failures of one. A rank that cannot ask says yes. */
+int tn_session_any(struct tn_session *s, int here);
 
 /* Initial weights from the seed, slots zero. Every element is a function of (seed, parameter, its global index). */
 tn_status tn_session_initialize(struct tn_session *s, uint64_t seed);
@@ -90,9 +97,11 @@ const char *tn_session_nonfinite(struct tn_session *s);
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
-/* After an update of a session opened for STEP. The gradient of parameter tensor i (not a state) before clipping, as this
- * rank holds it: in the layout of the value that tn_session_gradient_value gives. */
+/* After an update of a session opened for STEP: the gradient of parameter tensor i (not a state) before clipping, whole
+ * on rank 0, all ranks together; and as this rank holds it, in the layout of the value that _value gives. */
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host);
+tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host);
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i);
-tn_status tn_session_step_logits(struct tn_session *s, void *host);          /* [micro_batch, seq_len, vocab], first micro-batch */
+/* [sequences, seq_len, vocab] on rank 0: of the first sequences of the update. All ranks together. */
+tn_status tn_session_step_logits(struct tn_session *s, int64_t sequences, void *host);
 #endif

@@ -73,10 +73,12 @@ static tn_status check_space(const struct train *t)
 static tn_status take_folder(struct train *t)
 {
     int there = tn_path_exists(t->dir);
-    tn_status status = tn_runs_open(t->dir, &t->runs);
+    tn_status status = t->lead ? tn_runs_open(t->dir, &t->runs) : TN_OK;
 
     if (status < 0 && !there)
         rmdir(t->dir);
+    if (tn_session_any(t->session, status < 0) && status >= 0)
+        return tn_error(TN_ERR_INPUT, "rank 0 cannot use the run directory %s, or has left", t->dir);
     return status;
 }
 
@@ -140,13 +142,15 @@ static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_
     say_where(t, from, k);
     status = k ? tn_checkpoint_load(k, t->session, 1)
                : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
-    if (status == TN_OK)
+    if (status == TN_OK && t->lead)
         status = set_aside(t, from);
-    if (status == TN_OK)
+    if (status == TN_OK && t->lead)
         status = tn_metrics_open(tn_path_join(a, t->dir, "metrics.jsonl"), last, &t->metrics);
     tn_arena_free(a);
     t->step = from->step;
     t->saved = k && from->own ? from->step : -1;
+    if (tn_session_any(t->session, status < 0) && status >= 0)
+        return tn_error(TN_ERR_INPUT, "another rank could not begin");
     return status;
 }
 
@@ -181,8 +185,10 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
         return status;
     if (k)
         status = tn_checkpoint_match(k, t->session, 1);
-    if (status == TN_OK)
+    if (status == TN_OK && t->lead)
         status = check_space(t);
+    if (tn_session_any(t->session, status < 0) && status >= 0)
+        return tn_error(TN_ERR_INPUT, "another rank found something wrong before the first update");
     if (status == TN_OK)
         status = take_folder(t);
     return status < 0 ? status : begin(t, from, k);
@@ -201,7 +207,8 @@ tn_status train_start(struct tn_config *c, struct train *t)
     t->dir = tn_run_folder(c);
     t->steps = tn_config_int(c, "train.steps");
     tn_schedule_read(c, &t->schedule);
-    tn_progress_start(stdout, t->steps, tn_config_int(c, "train.log_interval"), &t->progress);
+    t->lead = tn_session_shape(t->session)->rank == 0;
+    tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"), &t->progress);
     if ((status = open_data(t)) == TN_OK && (status = tn_resume_find(c, t->dir, &from)) == TN_OK && from.path)
         status = tn_checkpoint_open(from.path, &k);
     if (status == TN_OK)

@@ -35,11 +35,7 @@ done
 
 case_ "micro-batches of other sizes"
 passes sgd train.micro_batch=4
-step sgd train.micro_batch=1
-expect_rc 0
-run "$compare" "$golden/sgd.safetensors" out.safetensors
-expect_rc 1
-expect_out 'logits: another shape'
+passes sgd train.micro_batch=1
 expect_not_out '^(loss|gnorm|grad|after)\..*times'
 
 case_ "what it prints"

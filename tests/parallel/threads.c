@@ -135,7 +135,7 @@ static void keep_gradients(struct rank *r)
         if (t->is_state)
             continue;
         r->grad[i] = need(tn_plan_bytes(tn_session_plan(s, TN_SESSION_TRAIN), tn_session_gradient_value(s, i)));
-        if (tn_session_gradient(s, i, r->grad[i]))
+        if (tn_session_gradient_held(s, i, r->grad[i]))
             snprintf(r->error, sizeof r->error, "gradient of %s: %s", t->name, tn_error_text());
     }
 }
@@ -234,10 +234,10 @@ static void collect(const char *layout, struct rank *r, struct result *out)
 
     for (uint32_t i = 0; i < out->n; i++) {
         const struct tn_session_tensor *t = tn_session_tensor(r->session, i);
-        float *held = need(t->bytes);
+        float *held = need(t->held);
 
         put(layout, out, 0, i, tn_session_gradient_value(r->session, i), m, r->grad[i]);
-        if (tn_session_get(r->session, i, held))
+        if (tn_session_get_held(r->session, i, held))
             complain(layout, "%s: %s", t->name, tn_error_text());
         put(layout, out, 1, i, t->value, m, held);
         free(held);

@@ -194,3 +194,9 @@ tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const
     fake.evaluations++;
     return TN_OK;
 }
+
+int tn_session_any(struct tn_session *s, int here)
+{
+    (void)s;
+    return here;
+}

@@ -41,7 +41,7 @@ START_TEST(opens_for_one_rank)
     ck_assert_int_eq(self->group(world, &zero, 1, &c), TN_OK);
     self->close(c);
     ck_assert_int_eq(self->probe(&score, why, sizeof why), TN_OK);
-    ck_assert_uint_eq(score, 1);
+    ck_assert_uint_eq(score, 10);
     ck_assert_str_eq(why, "one process");
 }
 END_TEST

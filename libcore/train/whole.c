@@ -1,0 +1,114 @@
+/* whole.c - see whole.h. */
+#include "train/whole.h"
+#include <stdlib.h>
+#include "base/arena.h"
+
+/* Copies between the part and the whole, along the last dim in runs. */
+static void transfer(const struct tn_value *v, const struct tn_local *l, char *held, char *whole, int out)
+{
+    uint64_t width = tn_dtype_bytes(v->dtype);
+    uint32_t last = v->rank - 1;
+    int64_t row = v->rank && !l->index[last] ? l->size[last] : 1, first = l->flat ? l->flat_start : 0;
+
+    for (int64_t i = 0, n; i < l->count; i += n) {
+        int64_t at = 0, scale = 1, k = first + i;
+
+        n = row - k % row < l->count - i ? row - k % row : l->count - i;
+        for (uint32_t d = v->rank; d-- > 0;) {
+            at += scale * (l->index[d] ? l->index[d][k % l->size[d]] : l->origin[d] + k % l->size[d]);
+            scale *= v->size[d];
+            k /= l->size[d];
+        }
+        if (out)
+            memcpy(whole + (uint64_t)at * width, held + (uint64_t)i * width, (uint64_t)n * width);
+        else
+            memcpy(held + (uint64_t)i * width, whole + (uint64_t)at * width, (uint64_t)n * width);
+    }
+}
+
+void tn_whole_cut(const struct tn_whole *w, const struct tn_value *v, const void *whole, void *held)
+{
+    struct tn_arena *arena = tn_arena_new();
+    struct tn_local l;
+
+    tn_value_local(v, &w->mesh, arena, &l);
+    transfer(v, &l, held, (char *)(uintptr_t)whole, 0);
+    tn_arena_free(arena);
+}
+
+/* Does this rank give its part? The first of those that hold the same. */
+static int owns(const struct tn_value *v, const struct tn_mesh *m)
+{
+    for (int a = 0; a < TN_AXES; a++) {
+        const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
+
+        if (m->size[a] == 1)
+            continue;
+        if (l->kind == TN_LAYOUT_STAGE ? m->coord[a] != l->rot % m->size[a] : l->kind == TN_R && m->coord[a] != 0)
+            return 0;
+    }
+    return 1;
+}
+
+static tn_status pass(const struct tn_whole *w, uint32_t op, int64_t peer, const struct tn_value *v, void *data, int64_t count)
+{
+    struct tn_transfer t = {.op = op, .dtype = v->dtype, .peer = (uint32_t)peer, .from = data, .to = data, .count = (uint64_t)count};
+    struct tn_request *request;
+    tn_status s = w->comm->start(w->world, &t, 1, NULL, &request);
+
+    return s ? s : w->comm->wait(request, w->seconds);
+}
+
+static tn_status receive(const struct tn_whole *w, const struct tn_value *v, int64_t rank, char *whole)
+{
+    struct tn_mesh there = tn_mesh_at(&w->mesh, rank);
+    struct tn_arena *arena = tn_arena_new();
+    struct tn_local l;
+    char *part = NULL;
+    tn_status s = TN_OK;
+
+    tn_value_local(v, &there, arena, &l);
+    if (owns(v, &there) && l.count) {
+        part = malloc((size_t)l.count * tn_dtype_bytes(v->dtype));
+        s = part ? pass(w, TN_RECV, rank, v, part, l.count) : tn_error(TN_ERR_MEMORY, "no memory for the part of %s that rank %lld holds", v->name, (long long)rank);
+    }
+    if (part && !s)
+        transfer(v, &l, part, whole, 1);
+    free(part);
+    tn_arena_free(arena);
+    return s;
+}
+
+tn_status tn_whole_gather(const struct tn_whole *w, const struct tn_value *v, const void *held, void *whole)
+{
+    struct tn_arena *arena = tn_arena_new();
+    int64_t rank = tn_mesh_rank(&w->mesh), world = tn_mesh_world(&w->mesh);
+    struct tn_local l;
+    tn_status s = TN_OK;
+
+    tn_value_local(v, &w->mesh, arena, &l);
+    if (rank && owns(v, &w->mesh) && l.count)
+        s = pass(w, TN_SEND, 0, v, (void *)(uintptr_t)held, l.count);
+    if (!rank && owns(v, &w->mesh))
+        transfer(v, &l, (char *)(uintptr_t)held, whole, 1);
+    for (int64_t r = 1; r < world && !rank && !s; r++)
+        s = receive(w, v, r, whole);
+    tn_arena_free(arena);
+    return s;
+}
+
+tn_status tn_whole_any(const struct tn_whole *w, int here, int *anywhere)
+{
+    int32_t flag = here != 0;
+    struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_I32, .reduce = TN_MAX, .from = &flag, .to = &flag, .count = 1};
+    struct tn_request *request;
+    tn_status s = TN_OK;
+
+    if (tn_mesh_world(&w->mesh) > 1) {
+        s = w->comm->start(w->world, &t, 1, NULL, &request);
+        if (!s)
+            s = w->comm->wait(request, w->seconds);
+    }
+    *anywhere = flag;
+    return s;
+}

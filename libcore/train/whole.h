@@ -1,0 +1,24 @@
+/* whole.h - a tensor between its ranks and one place.
+ *
+ * What is written to a file or compared is the whole tensor; what a rank holds is a part, given by layouts and mesh. Rank
+ * 0 receives one tensor at a time from the ranks that own its parts (of replicas the first), so no other rank ever has
+ * more than its part, and rank 0 one whole tensor beside it. */
+#ifndef TENON_TRAIN_WHOLE_H
+#define TENON_TRAIN_WHOLE_H
+#include <tenon/comm.h>
+#include "graph/graph.h"
+
+struct tn_whole {
+    const struct tn_comm_api *comm;
+    struct tn_comm *world;                       /* NULL where there is one rank */
+    struct tn_mesh mesh;                         /* seen by this rank */
+    double seconds;                              /* limit of one wait */
+};
+
+/* All ranks together. held: what this rank holds of v. whole: room for all of it on rank 0, not used elsewhere. */
+tn_status tn_whole_gather(const struct tn_whole *w, const struct tn_value *v, const void *held, void *whole);
+/* This rank's part of a whole tensor. */
+void tn_whole_cut(const struct tn_whole *w, const struct tn_value *v, const void *whole, void *held);
+/* Is it so on any rank? All ranks together. */
+tn_status tn_whole_any(const struct tn_whole *w, int here, int *anywhere);
+#endif
