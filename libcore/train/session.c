@@ -4,6 +4,7 @@
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 #include "base/debug.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -363,6 +364,11 @@ uint32_t tn_session_threads(const struct tn_session *s)
     return tn_host->threads();
 }
 
+const struct tn_engine *tn_session_engine(const struct tn_session *s)
+{
+    return &s->engine;
+}
+
 uint32_t tn_session_tensors(const struct tn_session *s)
 {
     return s->n_tensor;
@@ -438,25 +444,44 @@ static tn_status read_scalar(struct part *part, const struct tn_value *v, double
     return status;
 }
 
-tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
-                            struct tn_session_result *out)
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static tn_status feed_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr)
 {
     struct part *part = &s->part[TRAIN];
-    uint64_t before = tn_debug_allocations();
     int64_t n = s->shape.n_micro;
     tn_status status = feed(s, part, &part->tokens, n, tokens);
 
-    *out = (struct tn_session_result){0};
     if (!status)
         status = feed(s, part, &part->targets, n, targets);
     if (!status)
         status = feed(s, part, &part->targets_all, n, targets);
-    if (status)
-        return status;
     tn_run_set_symbol(part->run, part->lr, lr);
     tn_run_set_symbol(part->run, part->t, (double)step + 1);
     tn_run_seed(part->run, s->seed, step);
-    status = tn_run_compute(part->run);
+    return status;
+}
+
+/* times NULL: nobody asks. */
+static tn_status update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                        struct tn_session_times *times, struct tn_session_result *out)
+{
+    struct part *part = &s->part[TRAIN];
+    uint64_t before = tn_debug_allocations();
+    double start = times ? now() : 0;
+    tn_status status = feed_update(s, step, tokens, targets, lr);
+
+    *out = (struct tn_session_result){0};
+    if (times)
+        times->feed += now() - start;
+    if (!status)
+        status = times ? tn_run_compute_timed(part->run, &times->run) : tn_run_compute(part->run);
     if (!status)
         status = read_scalar(part, part->loss, &out->loss);
     if (!status)
@@ -465,9 +490,21 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
         return status;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
     if (!out->skipped)
-        status = tn_run_update(part->run);
+        status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
     tn_debug_no_allocation_since(before, "an update");
     return status;
+}
+
+tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                            struct tn_session_result *out)
+{
+    return update(s, step, tokens, targets, lr, NULL, out);
+}
+
+tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                  struct tn_session_times *times, struct tn_session_result *out)
+{
+    return update(s, step, tokens, targets, lr, times, out);
 }
 
 tn_status tn_session_apply(struct tn_session *s)
