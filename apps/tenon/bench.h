@@ -35,8 +35,8 @@ double bench_lost(const struct bench *b, const struct tn_measure_node *n);
 void bench_text(const struct bench *b);
 tn_status bench_json(const struct bench *b);
 
-/* The settings of a workload, weaker than file and command line; its default number of updates. */
-void bench_workload(const char *name, struct tn_config *c, uint32_t *steps);
+/* The settings of a workload, weaker than the command line, and how many updates say enough about it. */
+void bench_workload(const char *name, struct tn_config *c, struct tn_measure_options *o);
 
 /* Runs this program and the command of --vs in turn and prints the ratios. */
 tn_status bench_versus(const struct options *o);

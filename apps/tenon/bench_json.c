@@ -36,7 +36,7 @@ static json_t *rates(const struct bench *b)
 
     for (uint32_t i = 0; i < b->n_product; i++)
         json_array_append_new(all, product(&b->product[i]));
-    return json_pack("{s:i s:f s:f s:f s:f s:f s:s s:o}", "square_side", (int)b->side, "square_gflops", square / 1e9,
+    return json_pack("{s:i s:f s:f s:f s:f s:s s:o}", "square_side", (int)b->side, "square_gflops", square / 1e9,
                      "step_gflops", step / 1e9, "share_of_square", model / square, "share_of_step",
                      step > 0 ? model / step : 0.0, "square_kernel", b->square.kernel, "shapes", all);
 }

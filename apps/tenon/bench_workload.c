@@ -6,12 +6,12 @@
 static const struct workload {
     const char *name;
     int layers, heads, width, seq, batch, vocab;
-    uint32_t steps;
+    uint32_t steps, warmup;
 } workloads[] = {
-    {"W1", 4, 4, 128, 64, 12, 65, 60},           /* nanoGPT's example for a CPU */
-    {"W2", 6, 6, 384, 256, 16, 65, 8},           /* nanoGPT's shakespeare_char, a smaller batch */
-    {"W3", 12, 12, 768, 64, 4, 50257, 8},        /* GPT-2 124M, llm.c's example for a CPU */
-    {"W4", 12, 12, 768, 1024, 1, 50257, 8},      /* GPT-2 124M, its whole context */
+    {"W1", 4, 4, 128, 64, 12, 65, 60, 10},         /* nanoGPT's example for a CPU */
+    {"W2", 6, 6, 384, 256, 16, 65, 8, 2},           /* nanoGPT's shakespeare_char, a smaller batch */
+    {"W3", 12, 12, 768, 64, 4, 50257, 8, 2},        /* GPT-2 124M, llm.c's example for a CPU */
+    {"W4", 12, 12, 768, 1024, 1, 50257, 8, 2},      /* GPT-2 124M, its whole context */
 };
 
 static void set(struct tn_config *c, const char *key, int value)
@@ -22,7 +22,7 @@ static void set(struct tn_config *c, const char *key, int value)
     tn_config_case(c, key, text);
 }
 
-void bench_workload(const char *name, struct tn_config *c, uint32_t *steps)
+void bench_workload(const char *name, struct tn_config *c, struct tn_measure_options *o)
 {
     static const char *const same[][2] = {
         {"model.arch", "gpt2"},          {"model.bias", "no"},       {"model.dropout", "0"},
@@ -43,5 +43,6 @@ void bench_workload(const char *name, struct tn_config *c, uint32_t *steps)
     set(c, "train.global_batch", w->batch);
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         tn_config_case(c, same[i][0], same[i][1]);
-    *steps = w->steps;
+    o->steps = w->steps;
+    o->warmup = w->warmup;
 }

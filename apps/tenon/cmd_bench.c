@@ -60,12 +60,15 @@ static tn_status measure_nodes(struct bench *b)
     return TN_OK;
 }
 
-static tn_status measure(struct bench *b, uint32_t steps)
+static tn_status measure(struct bench *b, struct tn_measure_options o)
 {
-    const struct tn_measure_options o = {.warmup = (uint32_t)options_int(b->options, "warmup"),
-                                         .steps = steps, .seed = SEED};
-    tn_status s = tn_measure_steps(b->session, &o, b->arena, &b->steps);
+    tn_status s;
 
+    if (options_given(b->options, "steps"))
+        o.steps = (uint32_t)options_int(b->options, "steps");
+    if (options_given(b->options, "warmup"))
+        o.warmup = (uint32_t)options_int(b->options, "warmup");
+    s = tn_measure_steps(b->session, &o, b->arena, &b->steps);
     if (!s && !options_given(b->options, "no-rates"))
         s = measure_rates(b);
     if (!s && options_given(b->options, "ops"))
@@ -112,18 +115,18 @@ static tn_status bench(const struct options *o, double start)
 {
     struct bench b = {.options = o, .arena = tn_arena_new(), .start = start, .name = "default"};
     const char *workload = options_text(o, "workload"), *slash = o->files ? strrchr(o->file[0], '/') : NULL;
-    uint32_t steps = 20;
+    struct tn_measure_options measured = {.warmup = 2, .steps = 20, .seed = SEED};
     struct tn_config *c = NULL;
     tn_status s = tn_config_open(o->file[0], o->settings, o->setting, &c);
 
     if (!s && workload)
-        bench_workload(workload, c, &steps);
+        bench_workload(workload, c, &measured);
     if (workload || o->files)
         b.name = workload ? workload : slash ? slash + 1 : o->file[0];
     if (!s)
         s = open_session(&b, c);
     if (!s)
-        s = measure(&b, options_given(o, "steps") ? (uint32_t)options_int(o, "steps") : steps);
+        s = measure(&b, measured);
     if (!s && options_given(o, "json"))
         s = bench_json(&b);
     else if (!s)
@@ -179,11 +182,10 @@ static const struct option options[] = {
      .high = 100000},
     {.name = "warmup",
      .value = "N",
-     .help = "Updates before them",
+     .help = "Updates before them; 10 for W1, else 2",
      .type = TN_KEY_INT,
      .low = 1,
-     .high = 100000,
-     .preset = "2"},
+     .high = 100000},
     {.name = "json", .help = "Print one JSON object"},
     {.name = "ops", .help = "Time every launch, and hold it against what the machine could do, worst first"},
     {.name = "no-rates", .help = "Leave out the rates of products and of memory"},
