@@ -46,6 +46,7 @@ struct tn_session {
     struct tn_session_tensor *tensor;
     uint32_t n_tensor;
     uint64_t seed;
+    uint32_t changed;                            /* states may be anything but the zeros that they begin as */
     int32_t *staged;                             /* this rank's part of an input, all micro-batches */
     char bad[256];
 };
@@ -386,26 +387,51 @@ tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
 
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
 {
+    s->changed = 1;
     return tn_memory_write(s->memory, s->tensor[i].name, host, s->tensor[i].bytes);
+}
+
+/* Weights are made where they lie if the host sees that memory, else in memory of the host. */
+static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t seed)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *at = s->engine.info.host_access ? tn_memory_at(s->memory, t->name) : NULL, *host = at ? at : malloc(t->bytes + 1);
+    struct tn_local local;
+    tn_status status = TN_OK;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->bytes);
+    tn_value_local(t->value, &s->mesh, s->arena, &local);
+    tn_initial_weights(t->value->param, &local, seed, host);
+    if (!at) {
+        status = tn_session_set(s, i, host);
+        free(host);
+    }
+    return status;
+}
+
+static tn_status clear_state(struct tn_session *s, uint32_t i)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *host = calloc(1, t->bytes + 1);
+    tn_status status;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory to clear %s (%llu bytes)", t->name, (unsigned long long)t->bytes);
+    status = tn_session_set(s, i, host);
+    free(host);
+    return status;
 }
 
 tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 {
     tn_status status = TN_OK;
 
-    for (uint32_t i = 0; i < s->n_tensor && !status; i++) {
-        const struct tn_session_tensor *t = &s->tensor[i];
-        void *host = calloc(1, t->bytes ? t->bytes : 1);
-        struct tn_local local;
-
-        if (!host)
-            return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->bytes);
-        tn_value_local(t->value, &s->mesh, s->arena, &local);
-        if (!t->is_state)
-            tn_initial_weights(t->value->param, &local, seed, host);
-        status = tn_session_set(s, i, host);
-        free(host);
-    }
+    for (uint32_t i = 0; i < s->n_tensor && !status; i++)
+        if (!s->tensor[i].is_state)
+            status = initialize_weights(s, i, seed);
+        else if (s->changed)
+            status = clear_state(s, i);
     return status;
 }
 
@@ -489,6 +515,7 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
     if (status)
         return status;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
+    s->changed = 1;
     if (!out->skipped)
         status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
     tn_debug_no_allocation_since(before, "an update");
