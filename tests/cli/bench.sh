@@ -109,6 +109,8 @@ expect_out '^pair 3: tenon [0-9]+ tok/s, other 2000 tok/s, ratio [0-9.]+$'
 expect_out '^other  2000 tok/s '
 expect_out '^ratio  [0-9.]+ of tokens a second, median of 3 pairs'
 expect [ "$(wc -l <turns)" = 3 ]
+run "$TENON" bench $small --steps 1 --vs "echo 'step 3: 1.5k tok/s'; echo 9 tok/s; echo 2.5 k tok/s"
+expect_out '^other  1500 tok/s '                                  # the median of what it says
 run "$TENON" bench $small --steps 2 --json --pairs 4 --vs "echo '{\"tokens_per_second\": 500}'"
 expect_rc 0
 parses
@@ -125,9 +127,11 @@ expect_err_lines
 run "$TENON" bench $small --steps 1 --vs "echo 12 tokens"
 expect_rc 2
 expect_err 'printed neither a number before tok/s nor tokens_per_second; its output ends with: 12 tokens'
-run "$TENON" bench $small --steps 1 --limit 2 --vs "sleep 50 & sleep 50; echo 1 tok/s"
+run "$TENON" bench $small --steps 1 --limit 3 --vs "(sleep 6; echo >late) & sleep 500; echo 1 tok/s"
 expect_rc 1
-expect_err 'was not done after 2 s \(--limit\) and was ended$'
+expect_err 'was not done after 3 s \(--limit\) and was ended$'
+sleep 4
+expect_no_file late                                               # its children ended too
 
 case_ "mistakes"
 run "$TENON" bench
