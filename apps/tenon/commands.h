@@ -32,6 +32,7 @@ struct command {
 
 extern const struct command *const commands[];   /* ends with NULL, in the order of the help */
 
+extern const struct command bench_command;
 extern const struct command prepare_command;
 extern const struct command config_command;
 extern const struct command help_command;

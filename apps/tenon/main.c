@@ -15,6 +15,7 @@ const struct command *const commands[] = {
     &sample_command,
     &step_command,
     &plan_command,
+    &bench_command,
     &plugins_command,
     &config_command,
     &help_command,

@@ -1,11 +1,8 @@
-/* rng.c - uniform, normal and bounded numbers from Philox blocks.
+/* rng.c - uniform and bounded numbers from Philox blocks; normal ones are in normal.c.
  *
- * One block of Philox has four words of 32 bits. A uniform takes two of them, a normal one of its own and one
- * of its pair (two words make two normals), a bounded integer a whole block, with more blocks in reserve for
- * the rare draw that would favour small results and is thrown away. */
+ * One block of Philox has four words of 32 bits. A uniform takes two of them, a bounded integer a whole block,
+ * with more blocks in reserve for the rare draw that would favour small results and is thrown away. */
 #include "base/rng.h"
-
-#include <math.h>
 
 static uint64_t word64(const struct tn_philox *block, uint32_t half)
 {
@@ -17,41 +14,6 @@ double tn_random_uniform(uint64_t seed, uint32_t stream, uint32_t step, uint64_t
     struct tn_philox block = tn_philox(seed, stream, step, index / 2);
 
     return (double)(word64(&block, index % 2) >> 11) * 0x1p-53;
-}
-
-/* The four normals of a block. The half keeps the logarithm away from 0 and the angle from repeating at 1. */
-static void block_normals(struct tn_philox block, float out[4])
-{
-    for (int pair = 0; pair < 2; pair++) {
-        float u = (float)(((double)block.word[2 * pair] + 0.5) * 0x1p-32);
-        float angle = (float)(((double)block.word[2 * pair + 1] + 0.5) * 0x1p-32 * 6.283185307179586);
-        float radius = sqrtf(-2 * logf(u)), sine, cosine;
-
-        sincosf(angle, &sine, &cosine);
-        out[2 * pair] = radius * cosine;
-        out[2 * pair + 1] = radius * sine;
-    }
-}
-
-float tn_random_normal(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index)
-{
-    float four[4];
-
-    block_normals(tn_philox(seed, stream, step, index / 4), four);
-    return four[index % 4];
-}
-
-void tn_random_normals(uint64_t seed, uint32_t stream, uint32_t step, uint64_t first, size_t n, float scale,
-                       float *out)
-{
-    for (size_t i = 0; i < n;) {
-        float four[4];
-
-        block_normals(tn_philox(seed, stream, step, (first + i) / 4), four);
-        do
-            out[i] = scale * four[(first + i) % 4];
-        while (++i < n && (first + i) % 4);
-    }
 }
 
 /* Lemire's method: the high half of bits·n is the result; a low half under 2^64 mod n is drawn again. */

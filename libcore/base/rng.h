@@ -12,7 +12,7 @@
 /* [0, 1), 53 random bits. */
 double tn_random_uniform(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index);
 /* Mean 0, deviation 1 (Box and Muller; |result| < 6.8). The second makes elements first … first+n-1, times
- * scale: the same numbers, in a quarter of the time. */
+ * scale: the same numbers, in groups of 128 that begin at multiples of it, so many are much cheaper together. */
 float tn_random_normal(uint64_t seed, uint32_t stream, uint32_t step, uint64_t index);
 void tn_random_normals(uint64_t seed, uint32_t stream, uint32_t step, uint64_t first, size_t n, float scale,
                        float *out);

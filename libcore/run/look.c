@@ -1,6 +1,6 @@
 /* look.c - a step under the magnifying glass: times of launches, and the first number that is not finite.
  *
- * Both wait after each launch, so they are walks of their own and the normal one stays free of questions. */
+ * They wait more than a step needs, so they are walks of their own and the normal one stays free of questions. */
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -37,26 +37,58 @@ static tn_status walk_slowly(struct tn_run *run, uint32_t n_go,
     return s;
 }
 
-struct watch {
-    double *seconds, last;
-};
-
-static tn_status add_time(struct tn_run *run, const struct call *c, void *arg)
+/* One task of the program, each launch waited for if rows are asked for. */
+static tn_status task_timed(struct tn_run *run, const struct go *g, struct tn_run_times *times)
 {
-    struct watch *w = arg;
-    double t = now();
+    tn_status s = TN_OK;
+    double last = now();
 
-    (void)run;
-    w->seconds[c->row] += t - w->last;
-    w->last = now();
-    return TN_OK;
+    tn_go_bind(g);
+    for (uint32_t i = 0; i < g->segment->n_call && !s; i++) {
+        const struct call *c = &g->segment->call[i];
+        s = c->launch(c->state, &c->l);
+        if (!times->row || s)
+            continue;
+        s = run->api->sync(run->queue, run->seconds);
+        double t = now();
+        times->row[c->row] += t - last;
+        last = t;
+    }
+    return s;
+}
+
+static tn_status walk_timed(struct tn_run *run, uint32_t from, uint32_t to, struct tn_run_times *times)
+{
+    tn_status s = TN_OK;
+
+    for (uint32_t t = from; t < to && !s; t++) {
+        double start = now();
+        s = task_timed(run, &run->go[t], times);
+        if (!s)
+            s = run->api->sync(run->queue, run->seconds);
+        times->list[run->plan->task[t].list] += now() - start;
+    }
+    return s;
+}
+
+tn_status tn_run_compute_timed(struct tn_run *run, struct tn_run_times *times)
+{
+    tn_status s = tn_run_uniforms(run);
+
+    return s ? s : walk_timed(run, 0, run->n_compute, times);
+}
+
+tn_status tn_run_update_timed(struct tn_run *run, struct tn_run_times *times)
+{
+    return walk_timed(run, run->n_compute, run->n_go, times);
 }
 
 tn_status tn_run_step_timed(struct tn_run *run, double *seconds)
 {
-    struct watch w = {seconds, now()};
+    struct tn_run_times times = {.row = seconds};
+    tn_status s = tn_run_compute_timed(run, &times);
 
-    return walk_slowly(run, run->n_go, add_time, &w);
+    return s ? s : tn_run_update_timed(run, &times);
 }
 
 /* --- finite? */

@@ -209,6 +209,13 @@ tn_status tn_memory_write(struct tn_memory *m, const char *name, const void *hos
     return copy(m, name, NULL, host, bytes);
 }
 
+void *tn_memory_at(const struct tn_memory *m, const char *name)
+{
+    const struct tensor *t = find(m, name);
+
+    return t ? t->at : NULL;
+}
+
 const char *tn_memory_name(const struct tn_memory *m, uint32_t k, uint64_t *bytes)
 {
     if (k >= m->n_tensor)

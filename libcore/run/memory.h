@@ -23,6 +23,8 @@ void tn_memory_reserve(struct tn_memory *m, const struct tn_plan *plan);
 /* The local part of a parameter or state of that name, row-major, without gaps. They return when it is done. */
 tn_status tn_memory_read(struct tn_memory *m, const char *name, void *host, uint64_t bytes);
 tn_status tn_memory_write(struct tn_memory *m, const char *name, const void *host, uint64_t bytes);
+/* Where it lies, of a device whose memory the host sees; NULL if there is none of that name. */
+void *tn_memory_at(const struct tn_memory *m, const char *name);
 /* The k-th name, NULL beyond the last one. */
 const char *tn_memory_name(const struct tn_memory *m, uint32_t k, uint64_t *bytes);
 uint64_t tn_memory_bytes(const struct tn_memory *m);     /* all that was allocated through it */

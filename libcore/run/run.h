@@ -34,10 +34,19 @@ tn_status tn_run_update(struct tn_run *run);
  * micro-batch and of inputs that have parts, else 0. bytes: room of host, exactly tn_plan_bytes. */
 tn_status tn_run_read(struct tn_run *run, const struct tn_value *v, uint32_t micro, void *host, uint64_t bytes);
 
-/* --- looking closer (look.c): these wait after each launch */
+/* --- looking closer (look.c): these wait after each launch, or after each list */
 
 /* As tn_run_step; adds the seconds of each row's launches to seconds[row]. */
 tn_status tn_run_step_timed(struct tn_run *run, double *seconds);
+
+/* As tn_run_compute and tn_run_update; seconds are added. The device is waited for after each task, and after
+ * each launch where rows are asked for. */
+struct tn_run_times {
+    double list[TN_LISTS];                       /* of all micro-batches */
+    double *row;                                 /* [n_row] of the plan, or NULL */
+};
+tn_status tn_run_compute_timed(struct tn_run *run, struct tn_run_times *times);
+tn_status tn_run_update_timed(struct tn_run *run, struct tn_run_times *times);
 
 struct tn_bad {
     const struct tn_value *value;                /* NULL: all is finite */

@@ -27,13 +27,21 @@ static uint64_t element(const struct tn_value *v, const struct tn_local *l, int6
     return at;
 }
 
+static int is_whole(const struct tn_value *v, const struct tn_local *l)
+{
+    for (uint32_t d = 0; d < v->rank; d++)
+        if (l->size[d] != v->size[d] || l->index[d])
+            return 0;
+    return 1;
+}
+
 /* Elements lo … hi - 1 of out. */
 static void fill_normal(void *arg, int64_t lo, int64_t hi)
 {
     const struct fill *f = arg;
     const struct tn_value *v = f->p->value;
     uint32_t last = v->rank - 1;
-    int64_t row = v->rank && !f->l->index[last] ? f->l->size[last] : 1;
+    int64_t row = is_whole(v, f->l) ? tn_value_count(v) : v->rank && !f->l->index[last] ? f->l->size[last] : 1;
 
     while (lo < hi) {
         int64_t at = f->first + lo, n = row - at % row;

@@ -4,6 +4,7 @@
 #include "train/session.h"
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 #include "base/debug.h"
 #include "base/pool.h"
 #include "base/status.h"
@@ -46,6 +47,7 @@ struct tn_session {
     struct tn_session_tensor *tensor;
     uint32_t n_tensor;
     uint64_t seed;
+    uint32_t changed;                            /* states may be anything but the zeros that they begin as */
     int32_t *staged;                             /* this rank's part of an input, all micro-batches */
     char bad[256];
 };
@@ -365,6 +367,11 @@ uint32_t tn_session_threads(const struct tn_session *s)
     return tn_host->threads();
 }
 
+const struct tn_engine *tn_session_engine(const struct tn_session *s)
+{
+    return &s->engine;
+}
+
 uint32_t tn_session_tensors(const struct tn_session *s)
 {
     return s->n_tensor;
@@ -415,6 +422,7 @@ tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
     void *part;
     tn_status status;
 
+    s->changed = 1;
     if (s->shape.world == 1)
         return tn_memory_write(s->memory, t->name, host, t->held);
     part = malloc(t->held ? t->held : 1);
@@ -434,23 +442,47 @@ int tn_session_any(struct tn_session *s, int here)
     return tn_whole_any(&w, here, &anywhere) ? 1 : anywhere;
 }
 
+/* Weights are made where they lie if the host sees that memory, else in memory of the host. */
+static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t seed)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *at = s->engine.info.host_access ? tn_memory_at(s->memory, t->name) : NULL, *host = at ? at : malloc(t->held + 1);
+    struct tn_local local;
+    tn_status status = TN_OK;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    tn_value_local(t->value, &s->mesh, s->arena, &local);
+    tn_initial_weights(t->value->param, &local, seed, host);
+    if (!at) {
+        status = tn_memory_write(s->memory, t->name, host, t->held);
+        free(host);
+    }
+    return status;
+}
+
+static tn_status clear_state(struct tn_session *s, uint32_t i)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *host = calloc(1, t->held + 1);
+    tn_status status;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory to clear %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    status = tn_memory_write(s->memory, t->name, host, t->held);
+    free(host);
+    return status;
+}
+
 tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 {
     tn_status status = TN_OK;
 
-    for (uint32_t i = 0; i < s->n_tensor && !status; i++) {
-        const struct tn_session_tensor *t = &s->tensor[i];
-        void *host = calloc(1, t->held ? t->held : 1);
-        struct tn_local local;
-
-        if (!host)
-            return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
-        tn_value_local(t->value, &s->mesh, s->arena, &local);
-        if (!t->is_state)
-            tn_initial_weights(t->value->param, &local, seed, host);
-        status = tn_memory_write(s->memory, t->name, host, t->held);
-        free(host);
-    }
+    for (uint32_t i = 0; i < s->n_tensor && !status; i++)
+        if (!s->tensor[i].is_state)
+            status = initialize_weights(s, i, seed);
+        else if (s->changed)
+            status = clear_state(s, i);
     return status;
 }
 
@@ -489,25 +521,44 @@ static tn_status read_scalar(struct part *part, const struct tn_value *v, double
     return status;
 }
 
-tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
-                            struct tn_session_result *out)
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static tn_status feed_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr)
 {
     struct part *part = &s->part[TRAIN];
-    uint64_t before = tn_debug_allocations();
     int64_t n = s->shape.n_micro;
     tn_status status = feed(s, part, &part->tokens, n, tokens);
 
-    *out = (struct tn_session_result){0};
     if (!status)
         status = feed(s, part, &part->targets, n, targets);
     if (!status)
         status = feed(s, part, &part->targets_all, n, targets);
-    if (status)
-        return status;
     tn_run_set_symbol(part->run, part->lr, lr);
     tn_run_set_symbol(part->run, part->t, (double)step + 1);
     tn_run_seed(part->run, s->seed, step);
-    status = tn_run_compute(part->run);
+    return status;
+}
+
+/* times NULL: nobody asks. */
+static tn_status update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                        struct tn_session_times *times, struct tn_session_result *out)
+{
+    struct part *part = &s->part[TRAIN];
+    uint64_t before = tn_debug_allocations();
+    double start = times ? now() : 0;
+    tn_status status = feed_update(s, step, tokens, targets, lr);
+
+    *out = (struct tn_session_result){0};
+    if (times)
+        times->feed += now() - start;
+    if (!status)
+        status = times ? tn_run_compute_timed(part->run, &times->run) : tn_run_compute(part->run);
     if (!status)
         status = read_scalar(part, part->loss, &out->loss);
     if (!status)
@@ -515,10 +566,23 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
     if (status)
         return status;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
+    s->changed = 1;
     if (!out->skipped)
-        status = tn_run_update(part->run);
+        status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
     tn_debug_no_allocation_since(before, "an update");
     return status;
+}
+
+tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                            struct tn_session_result *out)
+{
+    return update(s, step, tokens, targets, lr, NULL, out);
+}
+
+tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                  struct tn_session_times *times, struct tn_session_result *out)
+{
+    return update(s, step, tokens, targets, lr, times, out);
 }
 
 tn_status tn_session_apply(struct tn_session *s)

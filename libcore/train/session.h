@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "model/model.h"
 #include "plan/plan.h"
+#include "run/run.h"
 
 struct tn_session;
 
@@ -54,6 +55,9 @@ const struct tn_graph *tn_session_graph(const struct tn_session *s, uint32_t use
 const char *tn_session_device(const struct tn_session *s);
 const char *tn_session_kernels(const struct tn_session *s);
 uint32_t tn_session_threads(const struct tn_session *s);
+/* Device and kernel plugins, for measurements beside the graph. */
+struct tn_engine;
+const struct tn_engine *tn_session_engine(const struct tn_session *s);
 
 /* --- persistent tensors: parameters, then the optimizer's slots ("NAME:SLOT"), in a fixed order */
 struct tn_session_tensor {
@@ -89,6 +93,13 @@ struct tn_session_result {
  * then is the caller's policy. */
 tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                             struct tn_session_result *out);
+/* The same with a clock (run.h): seconds are added to times. A skipped update has no times of its second half. */
+struct tn_session_times {
+    double feed;                                 /* tokens and targets to the device */
+    struct tn_run_times run;
+};
+tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                  struct tn_session_times *times, struct tn_session_result *out);
 /* The update that was skipped, after all. */
 tn_status tn_session_apply(struct tn_session *s);
 /* Which tensor of the last update was the first that is not finite, as a sentence's part: "block3 mlp_fc einsum". */

@@ -2,6 +2,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/rng.h"
 
@@ -81,6 +82,40 @@ START_TEST(normals_are_addressed_by_element)
 }
 END_TEST
 
+/* The two normals of a pair of words, by the C library in double; both roundings of the uniform count. */
+START_TEST(normals_are_those_of_box_and_muller)
+{
+    static const double turn = 6.283185307179586 * 0x1p-32;
+    float some[4096];
+
+    tn_random_normals(1, 2, 3, 0, 4096, 1.0f, some);
+    for (uint64_t block = 0; block < 1024; block++) {
+        struct tn_philox p = tn_philox(1, 2, 3, block);
+        for (int pair = 0; pair < 2; pair++) {
+            double u = ((double)(p.word[2 * pair] >> 1) + 0.5) * 0x1p-31, angle = (double)(int32_t)p.word[2 * pair + 1] * turn;
+            double radius = sqrt(-2 * log(u)), near = radius > 0.1 ? 2e-6 : 1e-3;
+            ck_assert_double_eq_tol((double)some[4 * block + 2 * (uint64_t)pair], radius * cos(angle), near);
+            ck_assert_double_eq_tol((double)some[4 * block + 2 * (uint64_t)pair + 1], radius * sin(angle), near);
+        }
+    }
+}
+END_TEST
+
+/* The same bits from every compiler and on every processor: two ranks may differ in both. */
+START_TEST(normals_have_known_bits)
+{
+    float some[100000];
+    uint32_t sum = 0, bits;
+
+    tn_random_normals(1337, 9, 0, 3, 100000, 0.02f, some);
+    for (int i = 0; i < 100000; i++) {
+        memcpy(&bits, &some[i], sizeof bits);
+        sum = sum * 31 + bits;
+    }
+    ck_assert_uint_eq(sum, 0xcf780bbfu);
+}
+END_TEST
+
 START_TEST(below_is_fair)
 {
     int count[7] = {0}, third[3] = {0};
@@ -121,6 +156,8 @@ int main(void)
     tcase_add_test(t, uniform_fills_its_interval);
     tcase_add_test(t, normal_has_its_moments);
     tcase_add_test(t, normals_are_addressed_by_element);
+    tcase_add_test(t, normals_are_those_of_box_and_muller);
+    tcase_add_test(t, normals_have_known_bits);
     tcase_add_test(t, below_is_fair);
     tcase_add_test(t, streams_of_names_differ);
     suite_add_tcase(suite, t);
