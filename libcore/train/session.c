@@ -268,7 +268,7 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
-    tn_status status = tn_engine_open(&s->engine, s->config);
+    tn_status status = tn_engine_open(&s->engine);
 
     if (!status)
         status = tn_collectives_open(&s->collectives, s->engine.world);
@@ -290,8 +290,8 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
-    s->mesh = s->engine.mesh;
-    s->collectives = (struct tn_collectives){.comm = s->engine.comm_api, .device = s->engine.device_api, .mesh = s->mesh,
+    s->mesh = s->engine.world->mesh;
+    s->collectives = (struct tn_collectives){.comm = s->engine.world->comm_api, .device = s->engine.device_api, .mesh = s->mesh,
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
     read_model(s);
@@ -315,7 +315,6 @@ void tn_session_close(struct tn_session *s)
         tn_plan_free(s->part[i].plan);
         tn_graph_free(s->part[i].graph);
     }
-    tn_collectives_close(&s->collectives);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);
 }

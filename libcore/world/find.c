@@ -120,61 +120,57 @@ static void list_divisors(int64_t n, char *out, size_t room)
             k += (size_t)snprintf(out + k, room - k, "%s%lld", d == 1 ? "" : d == last ? " or " : ", ", (long long)d);
 }
 
-/* The axes that the user gave more than one rank, as "tp = 3 · pp = 2". Returns their product. */
-static int64_t say_axes(const struct tn_config *c, int with_dp, char *out, size_t room)
+/* What the user asked of an axis, 1 if nothing. */
+static int64_t asked(const struct tn_config *c, int axis)
 {
-    int64_t product = 1;
-    size_t k = 0;
     char key[32];
 
-    *out = 0;
-    for (int a = !with_dp; a < TN_AXES && k < room; a++) {
-        snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
-        int64_t n = tn_config_int(c, key);
-        if (n <= 1)
-            continue;
-        k += (size_t)snprintf(out + k, room - k, "%s%s = %lld", k ? ", " : "", tn_axis_name[a], (long long)n);
-        product = product > INT64_MAX / n ? INT64_MAX : product * n;
-    }
-    return product;
+    snprintf(key, sizeof key, "parallel.%s", tn_axis_name[axis]);
+    return tn_config_int(c, key) > 1 ? tn_config_int(c, key) : 1;
 }
 
-static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, int64_t product, const char *axes)
+static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, int64_t rest)
 {
     int dp = tn_config_is_set(c, "parallel.dp");
-    char key[32], would[200];
-    int axis = 0;
+    const char *key = dp ? "parallel.dp" : asked(c, 4) > 1 ? "parallel.tp" : asked(c, 3) > 1 ? "parallel.cp" : "parallel.pp";
+    char would[200];
 
-    for (int a = 0; a < TN_AXES; a++) {
-        snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
-        if (tn_config_int(c, key) > 1)
-            axis = a;
-    }
-    snprintf(key, sizeof key, "parallel.%s", tn_axis_name[axis]);
-    list_divisors(w->size, would, sizeof would);
     if (w->size == 1)
-        return tn_config_fail(c, key, "the mesh %s has %lld ranks, and this process was started alone: start it by "
-                              "mpirun, srun or torchrun, or take the axes out", axes, (long long)product);
-    return tn_config_fail(c, key, "the mesh %s has %lld ranks%s, which %s the %u ranks that were started; the axes "
-                          "without dp must multiply to %s, and dp to the rest (leave it out)", axes,
-                          (long long)product, dp ? "" : " without dp", dp ? "are not" : "do not divide", w->size,
-                          would);
+        return tn_config_fail(c, key, "pp %lld x cp %lld x tp %lld%s ranks are asked for, and this process was started "
+                              "alone: start all of them by mpirun, srun or torchrun, or take the axes out",
+                              (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4),
+                              dp ? " in each part of dp" : "");
+    list_divisors(w->size, would, sizeof would);
+    if (!dp || w->size % rest)
+        return tn_config_fail(c, key, "pp %lld x cp %lld x tp %lld = %lld does not divide the %u ranks that were started; "
+                              "the product must be %s", (long long)asked(c, 2), (long long)asked(c, 3),
+                              (long long)asked(c, 4), (long long)rest, w->size, would);
+    return tn_config_fail(c, key, "with pp %lld x cp %lld x tp %lld the %u ranks that were started make dp = %lld; set "
+                          "that, or leave dp out", (long long)asked(c, 2), (long long)asked(c, 3),
+                          (long long)asked(c, 4), w->size, (long long)(w->size / rest));
 }
 
+/* dp is what the other axes leave of the world, ep is cut out of dp. */
 static tn_status make_mesh(struct tn_config *c, struct tn_world *w)
 {
-    int set = tn_config_is_set(c, "parallel.dp");
-    char axes[160], key[32];
-    int64_t product = say_axes(c, set, axes, sizeof axes);
+    int64_t rest = 1, ep = asked(c, 1), dp;
+    char would[200];
 
-    if (set ? product != w->size : w->size % product != 0)
-        return fail_mesh(c, w, product, *axes ? axes : "dp = 1");
-    if (!set)
-        tn_config_settle(c, "parallel.dp", "%lld", (long long)(w->size / product));
-    for (int a = 0; a < TN_AXES; a++) {
-        snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
-        w->mesh.size[a] = tn_config_int(c, key) > 1 ? tn_config_int(c, key) : 1;
+    for (int a = 2; a < TN_AXES; a++) {
+        w->mesh.size[a] = asked(c, a);
+        rest = rest > INT64_MAX / w->mesh.size[a] ? INT64_MAX : rest * w->mesh.size[a];
     }
+    dp = tn_config_is_set(c, "parallel.dp") ? tn_config_int(c, "parallel.dp") : w->size / rest;
+    if (w->size % rest || dp != w->size / rest)
+        return fail_mesh(c, w, rest);
+    if (dp % ep) {
+        list_divisors(dp, would, sizeof would);
+        return tn_config_fail(c, "parallel.ep", "it must divide dp = %lld, so it can be %s", (long long)dp, would);
+    }
+    if (!tn_config_is_set(c, "parallel.dp"))
+        tn_config_settle(c, "parallel.dp", "%lld", (long long)dp);
+    w->mesh.size[0] = dp / ep;
+    w->mesh.size[1] = ep;
     w->mesh = tn_mesh_at(&w->mesh, w->rank);
     return TN_OK;
 }
@@ -201,24 +197,22 @@ static tn_status world_new(struct tn_world **out)
     return TN_OK;
 }
 
-static tn_status find(struct tn_registry *r, struct tn_config *c, const struct tn_place *pretend, struct tn_world *w)
+static tn_status find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place, struct tn_world *w)
 {
     tn_status s;
 
     w->timeout = tn_config_float(c, "backend.timeout");
-    if (pretend) {
-        w->place = *pretend;
+    if (place) {
+        w->place = *place;
         w->place.struct_size = sizeof w->place;
-        s = check_place("plan", &w->place);
+        s = check_place("of the caller", &w->place);
     } else
         s = locate(r, c, w);
     if (s < 0)
         return s;
     w->rank = w->place.rank;
     w->size = w->place.size;
-    if (!pretend && (s = find_comm(r, c, w)) < 0)
-        return s;
-    if ((s = make_mesh(c, w)) < 0 || pretend)
+    if ((s = find_comm(r, c, w)) < 0 || (s = make_mesh(c, w)) < 0 || place)
         return s;
     if (w->size > 1 && !tn_config_is_set(c, "backend.bootstrap"))
         tn_config_settle(c, "backend.bootstrap", "%s", w->bootstrap_name);
@@ -227,7 +221,7 @@ static tn_status find(struct tn_registry *r, struct tn_config *c, const struct t
     return TN_OK;
 }
 
-tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct tn_place *pretend,
+tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place,
                         struct tn_world **out)
 {
     struct tn_world *w;
@@ -235,7 +229,7 @@ tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct
 
     *out = NULL;
     if (s == TN_OK)
-        s = find(r, c, pretend, w);
+        s = find(r, c, place, w);
     if (s < 0) {
         tn_config_problem(c, NULL, "%s", tn_error_text());
         tn_world_close(w);

@@ -285,7 +285,7 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
     struct tn_report r = {.rank = w->rank, .failed = 1, .peer = TN_NOBODY};
 
     if (!o->client)
-        return TN_ERR;
+        return tn_error_status() < 0 ? tn_error_status() : TN_ERR;
     pthread_mutex_lock(&o->lock);
     if (phase)
         o->phase = phase;

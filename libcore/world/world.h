@@ -28,9 +28,9 @@ struct tn_world {
     struct tn_place place;                       /* local rank, node: of the launcher, or counted */
     struct tn_mesh mesh;                         /* seen by this rank */
     double timeout;                              /* backend.timeout: limit of one wait, seconds */
-    const struct tn_bootstrap *bootstrap;        /* NULL: a pretended world */
+    const struct tn_bootstrap *bootstrap;        /* NULL: the place was given */
     const char *bootstrap_name, *comm_name;
-    const struct tn_comm_api *comm_api;          /* NULL: a pretended world of several ranks */
+    const struct tn_comm_api *comm_api;
     struct tn_comm *comm;                        /* of all ranks, after open */
     struct tn_comm *group[TN_AXES];              /* along each axis; NULL where its size is 1 */
     uint32_t cpu_sharers;                        /* ranks that run on the same CPUs as this one, it included */
@@ -39,9 +39,9 @@ struct tn_world {
 };
 
 /* Settles parallel.dp, backend.bootstrap and backend.comm where they were left open. What is wrong is added to the
- * problems of the configuration too. pretend: take this place instead of a launcher's, for plans; such a world is
- * never joined. Main thread, before threads start. Returns owned. */
-tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct tn_place *pretend,
+ * problems of the configuration too. place: take this one instead of a launcher's, for plans and for threads that are ranks;
+ * such a world has no store, and join has nothing to do. Main thread, before threads start. Returns owned. */
+tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place,
                         struct tn_world **out);
 /* The configuration is complete. Every rank comes back with the same result, within backend.timeout. */
 tn_status tn_world_join(struct tn_world *w, const struct tn_config *c);
@@ -63,7 +63,7 @@ void tn_world_waits(struct tn_world *w, const char *collective, uint64_t sequenc
 
 /* --- failing */
 /* A wait of this rank failed: learns from the others who is at fault, in less than a second, records the sentence and
- * returns TN_ERR. Where the world is one rank the error that is recorded stays. phase NULL: the current one. Any
+ * returns TN_ERR. Where nothing watches over the world the error that is recorded stays. phase NULL: the current one. Any
  * thread. */
 tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *collective, uint64_t sequence,
                         int64_t peer);
