@@ -11,7 +11,7 @@
 #include "world/wire.h"
 
 #define GRACE 2.0                                /* seconds for the server's own answer to a wait that is over */
-#define QUICK 60.0                               /* seconds for an answer that waits for nobody */
+#define PATIENCE 60.0                            /* seconds for an answer that waits for nobody */
 
 struct request {
     struct request *next;
@@ -40,7 +40,7 @@ struct tn_store_client {
 static tn_status send_frame(struct tn_store_client *c, const struct tn_wire_head *h, const char *key,
                             const void *value)
 {
-    double until = tn_net_now() + QUICK;
+    double until = tn_net_now() + c->events.patience;
     tn_status s;
 
     pthread_mutex_lock(&c->sending);
@@ -119,7 +119,7 @@ static void said_bye(struct tn_store_client *c)
 /* A frame whose head has begun to arrive. 0: the connection is no good any more. */
 static int take_frame(struct tn_store_client *c)
 {
-    double until = tn_net_now() + QUICK;
+    double until = tn_net_now() + c->events.patience;
     struct tn_wire_head h;
     char *value;
 
@@ -226,6 +226,8 @@ static tn_status client_start(int fd, uint32_t rank, const struct tn_store_event
     c->fd = fd;
     c->rank = rank;
     c->events = *events;
+    if (!(c->events.patience > 0))
+        c->events.patience = PATIENCE;
     c->next_id = 1;
     pthread_mutex_init(&c->sending, NULL);
     pthread_mutex_init(&c->lock, NULL);
@@ -359,7 +361,7 @@ static tn_status ask(struct tn_store_client *c, struct tn_wire_head h, const cha
         finish(c, r, key, GRACE);                /* the thread sees the end of the connection, and knows more */
         return s;
     }
-    s = finish(c, r, key, seconds + (seconds > 0 ? GRACE : QUICK));
+    s = finish(c, r, key, seconds + (seconds > 0 ? GRACE : c->events.patience));
     if (r->done && s != TN_OK) {
         free(r->value);
         r->value = NULL;

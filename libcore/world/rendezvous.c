@@ -183,6 +183,7 @@ static tn_status try_all(struct tn_world *w, struct tn_store_job *job, const str
     tn_status s = TN_DECLINED;
 
     events.arg = w;
+    events.patience = w->timeout;
     job->nonce = t->nonce;
     for (uint32_t p = 0; p < t->ports; p++)
         for (uint32_t i = 0; i < t->n; i++) {

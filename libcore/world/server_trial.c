@@ -10,11 +10,12 @@
 
 #define PATIENCE 10.0 /* seconds after a goodbye with a trouble in which the others must come too */
 
+/* Rank 0 last: its process is this one, and may end as soon as it knows. */
 static void tell_all(struct tn_store_server *s, uint32_t type, const void *value, uint32_t bytes)
 {
     struct tn_wire_head h = {.type = type, .bytes = bytes};
 
-    for (uint32_t r = 0; r < s->job.size; r++)
+    for (uint32_t r = s->job.size; r-- > 0;)
         if (s->of_rank[r])
             server_send(s, s->of_rank[r], &h, value);
 }

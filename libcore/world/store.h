@@ -59,6 +59,7 @@ struct tn_store_events {                         /* called by the client's threa
     void (*describe)(void *arg, struct tn_report *out);          /* all but rank and state */
     void (*verdict)(void *arg, const struct tn_report *list, uint32_t n);
     void (*tick)(void *arg);                     /* about once a second; may be NULL */
+    double patience;                             /* seconds for an answer that waits for no other rank; 0: 60 */
 };
 /* TN_DECLINED: what answers there is not the store of this run, the reason is recorded. Returns owned. */
 tn_status tn_store_connect(const struct tn_net_address *to, const struct tn_store_job *job, uint32_t rank,

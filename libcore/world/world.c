@@ -184,8 +184,6 @@ static void end_in_failure(struct tn_world *w)
     if (!told)
         tn_log(TN_LOG_ERROR, "%s", *w->own->verdict ? w->own->verdict : tn_error_text());
     fflush(NULL);
-    if (w->own->server)
-        tn_store_end(w->own->server, TN_STORE_TRIAL);
     if (!told)
         _exit(1);
 }

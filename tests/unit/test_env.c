@@ -102,6 +102,7 @@ START_TEST(torchrun)
     ck_assert_str_eq(place.address, "10.0.0.1");
     ck_assert_uint_eq(place.port, 29500);
     ck_assert_str_eq(place.job, "torchrun-x-3");
+    ck_assert_uint_eq(place.ports, 16);          /* the agent may own the first */
     located("RANK=3 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500", 80);
     is_place(3, 4, 3, 4, 0, 1);                  /* by hand, on one host */
     located("RANK=3 WORLD_SIZE=4" ADDRESS, 80);
