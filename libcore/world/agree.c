@@ -1,14 +1,14 @@
 /* agree.c - all ranks say what they have, and rank 0 compares: see world.h.
  *
- * A rank's facts are one text, a line "name<tab>value" each. Rank 0 reads all and gives out the result, "" or the
- * differences, so that every rank ends with the same words. */
+ * A rank's facts are one text, a line "name<tab>value" each. Rank 0 reads all and gives out the result, "" or
+ * the differences, so that every rank ends with the same words. */
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/status.h"
 #include "plugin/load.h"
 #include "world/world_own.h"
 
-#define MOST 20u                                 /* differences that are listed */
+#define MOST 20u /* differences that are listed */
 
 static char *write_facts(struct tn_arena *a, const struct tn_fact *fact, uint32_t n)
 {
@@ -21,7 +21,7 @@ static char *write_facts(struct tn_arena *a, const struct tn_fact *fact, uint32_
     for (uint32_t i = 0; i < n; i++) {
         size_t start = k + strlen(fact[i].name) + 1;
         k += (size_t)sprintf(text + k, "%s\t%s\n", fact[i].name, fact[i].value);
-        for (size_t j = start; j + 1 < k; j++)   /* a value is one line */
+        for (size_t j = start; j + 1 < k; j++) /* a value is one line */
             if (text[j] == '\n')
                 text[j] = ' ';
     }
@@ -41,9 +41,9 @@ static char *next_line(char **at, char **value)
     return line;
 }
 
-struct fact {                                    /* of all ranks */
+struct fact { /* of all ranks */
     const char *name;
-    const char **value;                          /* by rank; NULL: it has no such fact */
+    const char **value; /* by rank; NULL: it has no such fact */
     struct fact *next;
 };
 
@@ -155,8 +155,8 @@ static tn_status receive(struct tn_world *w, const char *what, const char *key)
     tn_status s = tn_store_take(w->own->client, key, &result, &bytes, w->timeout + 3);
 
     if (s == TN_ERR_TIMEOUT)
-        return tn_error(s, "rank 0 of %u did not say within %g s whether the ranks agree in their %s", w->size,
-                        w->timeout, what);
+        return tn_error(s, "rank 0 of %u did not say within %g s whether the ranks agree in their %s",
+                        w->size, w->timeout, what);
     if (s == TN_OK && *result) {
         w->own->differ = 1;
         s = tn_error_long(TN_ERR_CONFIG, result);

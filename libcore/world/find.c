@@ -30,7 +30,8 @@ static tn_status choose(struct tn_registry *r, struct tn_config *c, const char *
 
 /* --- the launcher */
 
-/* A launcher's variables that speak to a plugin and are wrong end the run, even if another plugin would do. */
+/* A launcher's variables that speak to a plugin and are wrong end the run, even if another plugin would do.
+ */
 static tn_status check_broken(struct tn_registry *r)
 {
     for (const struct tn_candidate *k = NULL; (k = tn_registry_each(r, k));) {
@@ -60,10 +61,10 @@ static tn_status check_place(const char *name, struct tn_place *p)
 {
     p->address[sizeof p->address - 1] = 0;
     p->job[sizeof p->job - 1] = 0;
-    if (!p->size || p->rank >= p->size || p->port > 65535 || (p->local_size && p->local_rank >= p->local_size) ||
-        (p->nodes && p->node >= p->nodes))
-        return tn_error(TN_ERR, "bootstrap %s says rank %u of %u, local %u of %u, node %u of %u, port %u", name,
-                        p->rank, p->size, p->local_rank, p->local_size, p->node, p->nodes, p->port);
+    if (!p->size || p->rank >= p->size || p->port > 65535 ||
+        (p->local_size && p->local_rank >= p->local_size) || (p->nodes && p->node >= p->nodes))
+        return tn_error(TN_ERR, "bootstrap %s says rank %u of %u, local %u of %u, node %u of %u, port %u",
+                        name, p->rank, p->size, p->local_rank, p->local_size, p->node, p->nodes, p->port);
     return TN_OK;
 }
 
@@ -117,7 +118,11 @@ static void list_divisors(int64_t n, char *out, size_t room)
             last = d;
     for (int64_t d = 1; d <= n && k + 24 < room; d++)
         if (n % d == 0)
-            k += (size_t)snprintf(out + k, room - k, "%s%lld", d == 1 ? "" : d == last ? " or " : ", ", (long long)d);
+            k += (size_t)snprintf(out + k, room - k, "%s%lld",
+                                  d == 1      ? ""
+                                  : d == last ? " or "
+                                              : ", ",
+                                  (long long)d);
 }
 
 /* What the user asked of an axis, 1 if nothing. */
@@ -132,22 +137,33 @@ static int64_t asked(const struct tn_config *c, int axis)
 static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, int64_t rest)
 {
     int dp = tn_config_is_set(c, "parallel.dp");
-    const char *key = dp ? "parallel.dp" : asked(c, 4) > 1 ? "parallel.tp" : asked(c, 3) > 1 ? "parallel.cp" : "parallel.pp";
+    const char *key = dp                ? "parallel.dp"
+                      : asked(c, 4) > 1 ? "parallel.tp"
+                      : asked(c, 3) > 1 ? "parallel.cp"
+                                        : "parallel.pp";
     char would[200];
 
     if (w->size == 1)
-        return tn_config_fail(c, key, "pp %lld x cp %lld x tp %lld%s ranks are asked for, and this process was started "
-                              "alone: start all of them by mpirun, srun or torchrun, or take the axes out",
-                              (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4),
-                              dp ? " in each part of dp" : "");
+        return tn_config_fail(
+            c, key,
+            "pp %lld x cp %lld x tp %lld%s ranks are asked for, and this process was started "
+            "alone: start all of them by mpirun, srun or torchrun, or take the axes out",
+            (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4),
+            dp ? " in each part of dp" : "");
     list_divisors(w->size, would, sizeof would);
     if (!dp || w->size % rest)
-        return tn_config_fail(c, key, "pp %lld x cp %lld x tp %lld = %lld does not divide the %u ranks that were started; "
-                              "the product must be %s", (long long)asked(c, 2), (long long)asked(c, 3),
-                              (long long)asked(c, 4), (long long)rest, w->size, would);
-    return tn_config_fail(c, key, "with pp %lld x cp %lld x tp %lld the %u ranks that were started make dp = %lld; set "
-                          "that, or leave dp out", (long long)asked(c, 2), (long long)asked(c, 3),
-                          (long long)asked(c, 4), w->size, (long long)(w->size / rest));
+        return tn_config_fail(
+            c, key,
+            "pp %lld x cp %lld x tp %lld = %lld does not divide the %u ranks that were started; "
+            "the product must be %s",
+            (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4), (long long)rest, w->size,
+            would);
+    return tn_config_fail(
+        c, key,
+        "with pp %lld x cp %lld x tp %lld the %u ranks that were started make dp = %lld; set "
+        "that, or leave dp out",
+        (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4), w->size,
+        (long long)(w->size / rest));
 }
 
 /* dp is what the other axes leave of the world, ep is cut out of dp. */
@@ -165,7 +181,8 @@ static tn_status make_mesh(struct tn_config *c, struct tn_world *w)
         return fail_mesh(c, w, rest);
     if (dp % ep) {
         list_divisors(dp, would, sizeof would);
-        return tn_config_fail(c, "parallel.ep", "it must divide dp = %lld, so it can be %s", (long long)dp, would);
+        return tn_config_fail(c, "parallel.ep", "it must divide dp = %lld, so it can be %s", (long long)dp,
+                              would);
     }
     if (!tn_config_is_set(c, "parallel.dp"))
         tn_config_settle(c, "parallel.dp", "%lld", (long long)dp);
@@ -197,7 +214,8 @@ static tn_status world_new(struct tn_world **out)
     return TN_OK;
 }
 
-static tn_status find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place, struct tn_world *w)
+static tn_status find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place,
+                      struct tn_world *w)
 {
     tn_status s;
 

@@ -1,7 +1,7 @@
 /* iface.c - the interfaces of this host, and which one leads where: see net.h.
  *
- * The route is asked of the system by connecting a UDP socket, which sends nothing. Host names are no help here:
- * many hosts resolve their own name to 127.0.1.1. */
+ * The route is asked of the system by connecting a UDP socket, which sends nothing. Host names are no help
+ * here: many hosts resolve their own name to 127.0.1.1. */
 #include "world/net.h"
 
 #include <errno.h>
@@ -113,8 +113,8 @@ tn_status tn_net_iface(const char *name, struct tn_net_iface *out)
     for (uint32_t i = 0; i < n && k < sizeof names; i++)
         k += (size_t)snprintf(names + k, sizeof names - k, "%s%s (%s)", k ? ", " : "", list[i].name,
                               list[i].address.text);
-    return tn_error(TN_ERR_CONFIG, "no interface %.40s with an address is up on this host; there are: %s", name,
-                    *names ? names : "none");
+    return tn_error(TN_ERR_CONFIG, "no interface %.40s with an address is up on this host; there are: %s",
+                    name, *names ? names : "none");
 }
 
 tn_status tn_net_route(const struct tn_net_address *to, struct tn_net_iface *out)

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LONGEST_MS 86400000.0                    /* of one poll; who waits longer asks again */
+#define LONGEST_MS 86400000.0 /* of one poll; who waits longer asks again */
 
 double tn_net_now(void)
 {
@@ -83,7 +83,8 @@ tn_status tn_net_parse(const char *text, uint32_t port, struct tn_net_address *o
     return TN_OK;
 }
 
-tn_status tn_net_resolve(const char *name, uint32_t port, uint32_t room, struct tn_net_address *out, uint32_t *n)
+tn_status tn_net_resolve(const char *name, uint32_t port, uint32_t room, struct tn_net_address *out,
+                         uint32_t *n)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     int e;
@@ -172,7 +173,8 @@ tn_status tn_net_accept(int listener, int *fd)
         tune(*fd);
         return TN_OK;
     }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS || errno == EBADF || errno == EINVAL)
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS || errno == EBADF ||
+        errno == EINVAL)
         return tn_error(TN_ERR_IO, "cannot accept a connection: %s (errno %d)", strerror(errno), errno);
     return TN_DECLINED;
 }
@@ -201,7 +203,8 @@ tn_status tn_net_connect(const struct tn_net_address *to, double until, int *fd)
 
     *fd = socket(to->at.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd < 0)
-        return tn_error(TN_ERR_IO, "no socket to connect to %s: %s (errno %d)", to->text, strerror(errno), errno);
+        return tn_error(TN_ERR_IO, "no socket to connect to %s: %s (errno %d)", to->text, strerror(errno),
+                        errno);
     if (connect(*fd, (const struct sockaddr *)&to->at, to->bytes)) {
         e = errno;
         if (e == EINPROGRESS || e == EINTR) {
@@ -235,7 +238,8 @@ tn_status tn_net_send(int fd, const void *data, size_t bytes, double until)
             continue;
         }
         if (k < 0 && !again(errno))
-            return tn_error(TN_ERR_IO, "the connection was lost while sending: %s (errno %d)", strerror(errno), errno);
+            return tn_error(TN_ERR_IO, "the connection was lost while sending: %s (errno %d)",
+                            strerror(errno), errno);
         tn_status s = wait_for(fd, POLLOUT, until);
         if (s < 0)
             return s == TN_ERR_TIMEOUT ? tn_error(s, "the other side takes no data") : s;
@@ -254,7 +258,8 @@ tn_status tn_net_receive(int fd, void *data, size_t bytes, double until)
         if (!k)
             return tn_error(TN_ERR_IO, "the other side closed the connection");
         if (!again(errno))
-            return tn_error(TN_ERR_IO, "the connection was lost while receiving: %s (errno %d)", strerror(errno), errno);
+            return tn_error(TN_ERR_IO, "the connection was lost while receiving: %s (errno %d)",
+                            strerror(errno), errno);
         tn_status s = wait_for(fd, POLLIN, until);
         if (s < 0)
             return s == TN_ERR_TIMEOUT ? tn_error(s, "the other side is silent") : s;

@@ -1,6 +1,7 @@
 /* provide.c - the store of the run as an ability of the host (TN_STORE_ID): see tenon/bootstrap.h.
  *
- * The table has no context, since a process has one run; the client behind it comes with join and goes with close. */
+ * The table has no context, since a process has one run; the client behind it comes with join and goes with
+ * close. */
 #include "plugin/host.h"
 #include "world/world_own.h"
 

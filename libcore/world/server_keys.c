@@ -17,8 +17,8 @@ static struct entry **find(struct tn_store_server *s, const char *key)
     return e;
 }
 
-static void answer(struct tn_store_server *s, struct peer *p, uint64_t id, tn_status status, const void *value,
-                   uint32_t bytes)
+static void answer(struct tn_store_server *s, struct peer *p, uint64_t id, tn_status status,
+                   const void *value, uint32_t bytes)
 {
     struct tn_wire_head h = {.type = TN_WIRE_ANSWER, .bytes = bytes, .arg = status, .id = id};
 

@@ -1,8 +1,8 @@
 /* server_trial.c - who is at fault: see store.h.
  *
- * A trial begins with the first death, accusation or early goodbye. What a transport says about its peers is no
- * evidence, since one dead rank tears many connections; what counts is whose connection to the store ended, and
- * who does not answer. */
+ * A trial begins with the first death, accusation or early goodbye. What a transport says about its peers is
+ * no evidence, since one dead rank tears many connections; what counts is whose connection to the store
+ * ended, and who does not answer. */
 #include "world/server.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* watch.c - what this rank says of itself when something fails, and what it hears: see world.h.
  *
- * The store decides who is at fault (store.h); here its verdict becomes one sentence, the communicators are aborted,
- * and a process that does not end by itself is ended. */
+ * The store decides who is at fault (store.h); here its verdict becomes one sentence, the communicators are
+ * aborted, and a process that does not end by itself is ended. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,16 +10,17 @@
 #include "base/status.h"
 #include "world/world_own.h"
 
-#define BEAT 30.0                                /* seconds from one heartbeat line to the next */
-#define LAST_RESORT 1.0                          /* seconds from the verdict to the end of the process */
-#define PATIENCE (TN_STORE_TRIAL + 0.3)          /* seconds until the store itself is at fault */
+#define BEAT 30.0                       /* seconds from one heartbeat line to the next */
+#define LAST_RESORT 1.0                 /* seconds from the verdict to the end of the process */
+#define PATIENCE (TN_STORE_TRIAL + 0.3) /* seconds until the store itself is at fault */
 
 const char *tn_world_name(const struct tn_world *w, uint32_t rank, char *out, size_t bytes)
 {
     const struct tn_world_peer *p = w->own->peer && rank < w->size ? &w->own->peer[rank] : NULL;
 
     if (p && p->pid)
-        snprintf(out, bytes, "rank %u of %u (host %.40s, process %lld)", rank, w->size, p->host, (long long)p->pid);
+        snprintf(out, bytes, "rank %u of %u (host %.40s, process %lld)", rank, w->size, p->host,
+                 (long long)p->pid);
     else
         snprintf(out, bytes, "rank %u of %u", rank, w->size);
     return out;
@@ -89,7 +90,8 @@ static void tick(void *arg)
 }
 
 /* --- the sentence */
-static size_t add(char *out, size_t room, size_t k, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static size_t add(char *out, size_t room, size_t k, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 static size_t add(char *out, size_t room, size_t k, const char *fmt, ...)
 {
     va_list ap;
@@ -133,15 +135,16 @@ static size_t say_one(const struct tn_world *w, const struct tn_report *r, char 
     return *r->text ? add(out, room, k, ": %s", r->text) : k;
 }
 
-/* All live and none has a trouble: the one that is furthest behind, of those that did not ask for the trial. */
+/* All live and none has a trouble: the one that is furthest behind, of those that did not ask for the trial.
+ */
 static const struct tn_report *slowest(const struct tn_report *list, uint32_t n)
 {
     const struct tn_report *low = NULL;
 
     for (uint32_t i = 0; i < n; i++)
         if (!low || list[i].sequence < low->sequence ||
-            (list[i].sequence == low->sequence && (low->failed > list[i].failed ||
-                                                   (*low->collective && !*list[i].collective))))
+            (list[i].sequence == low->sequence &&
+             (low->failed > list[i].failed || (*low->collective && !*list[i].collective))))
             low = &list[i];
     return low;
 }
@@ -167,7 +170,8 @@ static void compose(struct tn_world *w, const struct tn_report *list, uint32_t n
     if (i == 3 && n > 3 && is_at_fault(&list[3]))
         k = add(out, room, k, "; and more ranks");
     if (!i && (low = slowest(list, n))) {
-        k = add(out, room, k, "no rank is gone; furthest behind is %s, ", tn_world_name(w, low->rank, name, sizeof name));
+        k = add(out, room, k, "no rank is gone; furthest behind is %s, ",
+                tn_world_name(w, low->rank, name, sizeof name));
         k = say_position(low, out, room, k);
     }
     if (!i && !n)
@@ -206,8 +210,9 @@ static void judge(struct tn_world *w, const char *text)
 }
 
 /* On the client's thread, which has nothing else to do any more. */
-static void last_resort(struct tn_world_own *o)
+static void last_resort(void *arg)
 {
+    struct tn_world_own *o = ((struct tn_world *)arg)->own;
     double until = tn_net_now() + LAST_RESORT;
     struct timespec t = {.tv_sec = (time_t)until, .tv_nsec = (long)(fmod(until, 1) * 1e9)};
 
@@ -231,10 +236,10 @@ static void verdict(void *arg, const struct tn_report *list, uint32_t n)
     compose(w, list, n, text, sizeof text);
     judge(w, text);
     abort_all(w);
-    last_resort(w->own);
 }
 
-const struct tn_store_events tn_world_events = {.describe = describe, .verdict = verdict, .tick = tick};
+const struct tn_store_events tn_world_events = {
+    .describe = describe, .verdict = verdict, .over = last_resort, .tick = tick};
 
 /* --- for the others */
 tn_status tn_world_failed(struct tn_world *w)
@@ -294,7 +299,7 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
     pthread_mutex_unlock(&o->lock);
     report(o, &r);
     if (!tn_world_has_failed(w))
-        tn_store_accuse(o->client, &r);          /* if the store is gone, that is the verdict */
+        tn_store_accuse(o->client, &r); /* if the store is gone, that is the verdict */
     await_verdict(w);
     return tn_world_failed(w);
 }

@@ -6,11 +6,12 @@
 #include "plugin/load.h"
 #include "world/world_own.h"
 
-#define GOODBYE 2.0                              /* seconds for connections to end when all have said goodbye */
+#define GOODBYE 2.0 /* seconds for connections to end when all have said goodbye */
 
 /* --- what all must have alike */
 
-/* Names of places on a host, and its number of CPUs: they may differ. What lies there is compared by who reads it. */
+/* Names of places on a host, and its number of CPUs: they may differ. What lies there is compared by who
+ * reads it. */
 static int is_local(const char *key)
 {
     static const char *const local[] = {"data.dir", "plugins.path", "backend.threads"};
@@ -111,7 +112,8 @@ static tn_status open_group(struct tn_world *w, int axis)
     int64_t n = w->mesh.size[axis], *ranks = calloc((size_t)n, sizeof *ranks);
     uint32_t *list = calloc((size_t)n, sizeof *list);
     struct tn_comm *c = NULL;
-    tn_status s = ranks && list ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a group of %lld ranks", (long long)n);
+    tn_status s =
+        ranks && list ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a group of %lld ranks", (long long)n);
 
     if (s == TN_OK) {
         tn_mesh_group(&w->mesh, axis, ranks);

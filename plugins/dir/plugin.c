@@ -1,7 +1,7 @@
 /* dir - rank and size from two variables, the address of rank 0 through a file in a directory that all share.
  *
- * The file may be there already, from an older run: whoever reads it finds that nobody answers there, and reads it
- * again, until rank 0 of this run has replaced it. */
+ * The file may be there already, from an older run: whoever reads it finds that nobody answers there, and
+ * reads it again, until rank 0 of this run has replaced it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #define MAX_RANKS 10000000u
 
-static char address_file[4096];                  /* written by rank 0; "" not yet */
+static char address_file[4096]; /* written by rank 0; "" not yet */
 
 static const char *text_of(const char *name)
 {
@@ -44,8 +44,10 @@ static tn_status job_of(const char **out)
     const char *job = text_of("TENON_JOB");
 
     *out = job ? job : "0";
-    if (strlen(*out) > 40 || strspn(*out, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(*out))
-        return tn_error(TN_ERR_CONFIG, "dir: TENON_JOB is \"%.60s\"; it is a name of at most 40 letters, digits, -, _ and .",
+    if (strlen(*out) > 40 ||
+        strspn(*out, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != strlen(*out))
+        return tn_error(TN_ERR_CONFIG,
+                        "dir: TENON_JOB is \"%.60s\"; it is a name of at most 40 letters, digits, -, _ and .",
                         *out);
     return TN_OK;
 }
@@ -59,7 +61,8 @@ static tn_status place(struct tn_place *out)
     if (!dir)
         return tn_error(TN_ERR_CONFIG, "dir: TENON_DIR is not set; it is the directory that all ranks share");
     if (*dir != '/' || strlen(dir) > sizeof address_file - 80)
-        return tn_error(TN_ERR_CONFIG, "dir: TENON_DIR is \"%.80s\", which is no absolute path that can be used", dir);
+        return tn_error(TN_ERR_CONFIG,
+                        "dir: TENON_DIR is \"%.80s\", which is no absolute path that can be used", dir);
     if ((s = number_of("TENON_WORLD_SIZE", 1, MAX_RANKS, &out->size)) < 0 ||
         (s = number_of("TENON_RANK", 0, out->size - 1, &out->rank)) < 0 || (s = job_of(&job)) < 0)
         return s;
@@ -87,7 +90,8 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
 static tn_status locate(struct tn_place *out)
 {
     if (out->struct_size < sizeof *out)
-        return tn_error(TN_ERR, "dir: struct tn_place has %u bytes, %zu are needed", out->struct_size, sizeof *out);
+        return tn_error(TN_ERR, "dir: struct tn_place has %u bytes, %zu are needed", out->struct_size,
+                        sizeof *out);
     return place(out);
 }
 

@@ -32,8 +32,10 @@ static const char *mpi_size(void)
 
 static void say_mpi(const char *name, char *out, size_t room)
 {
-    snprintf(out, room, "%s is %.20s, so mpirun or the like started this process, and its variables do not say where "
-             "rank 0 is; bootstrap pmix, torchrun or srun know", name, env_text(name));
+    snprintf(out, room,
+             "%s is %.20s, so mpirun or the like started this process, and its variables do not say where "
+             "rank 0 is; bootstrap pmix, torchrun or srun know",
+             name, env_text(name));
 }
 
 static const struct {
@@ -77,7 +79,7 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     tn_status s;
 
     *score = 0;
-    if (i == LAUNCHERS && mpi_size()) {          /* nothing is wrong, it is another plugin's business */
+    if (i == LAUNCHERS && mpi_size()) { /* nothing is wrong, it is another plugin's business */
         say_mpi(mpi_size(), why, why_size);
         return TN_OK;
     }

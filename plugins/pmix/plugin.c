@@ -1,8 +1,8 @@
 /* pmix - who am I, where are the others, as PMIx knows it under mpirun or srun --mpi=pmix.
  *
- * probe reads two variables, since it may run in a child that must not connect to anything. locate connects: it
- * begins PMIx's own thread, and is called when all probing is over. Rank 0's address is put without a fence, which
- * would wait for all and name nobody: a get of it waits for rank 0 alone, with a limit. */
+ * probe reads two variables, since it may run in a child that must not connect to anything. locate connects:
+ * it begins PMIx's own thread, and is called when all probing is over. Rank 0's address is put without a
+ * fence, which would wait for all and name nobody: a get of it waits for rank 0 alone, with a limit. */
 #include <pmix.h>
 #include <stdlib.h>
 #include <tenon/bootstrap.h>
@@ -76,10 +76,12 @@ static tn_status locate(struct tn_place *out)
     tn_status s;
 
     if (out->struct_size < sizeof *out)
-        return tn_error(TN_ERR, "pmix: struct tn_place has %u bytes, %zu are needed", out->struct_size, sizeof *out);
+        return tn_error(TN_ERR, "pmix: struct tn_place has %u bytes, %zu are needed", out->struct_size,
+                        sizeof *out);
     memset((char *)out + sizeof out->struct_size, 0, sizeof *out - sizeof out->struct_size);
     if (!text_of("PMIX_NAMESPACE") || !text_of("PMIX_RANK"))
-        return tn_error(TN_ERR_CONFIG, "pmix: PMIX_NAMESPACE and PMIX_RANK are not set, so no PMIx server started this "
+        return tn_error(TN_ERR_CONFIG,
+                        "pmix: PMIX_NAMESPACE and PMIX_RANK are not set, so no PMIx server started this "
                         "process");
     if ((s = join()) < 0)
         return s;
@@ -156,4 +158,5 @@ static const struct tn_bootstrap pmix = {
     .leave = leave,
 };
 
-TN_PLUGIN("pmix", "1.0", "rank and address from PMIx, under mpirun or srun --mpi=pmix", TN_BOOTSTRAP_ID, &pmix);
+TN_PLUGIN("pmix", "1.0", "rank and address from PMIx, under mpirun or srun --mpi=pmix", TN_BOOTSTRAP_ID,
+          &pmix);

@@ -1,7 +1,7 @@
 /* stub.c - a communicator for tests of launching: a sum of doubles over all ranks, through the host's store.
  *
- * Slow, and whole: it needs nothing but the store, so the tests of launch.sh need no other plugin, and a rank that
- * waits in it waits like in any other. */
+ * Slow, and whole: it needs nothing but the store, so the tests of launch.sh need no other plugin, and a rank
+ * that waits in it waits like in any other. */
 #include <stdlib.h>
 #include <tenon/bootstrap.h>
 #include <tenon/comm.h>
@@ -9,8 +9,8 @@
 struct tn_comm {
     const struct tn_store *store;
     uint32_t rank, n;
-    uint32_t ranks[64];                          /* of the world */
-    uint64_t group;                              /* in keys */
+    uint32_t ranks[64]; /* of the world */
+    uint64_t group;     /* in keys */
 };
 
 struct tn_request {
@@ -74,7 +74,8 @@ static tn_status comm_group(struct tn_comm *world, const uint32_t *ranks, uint32
 
 static void key_of(const struct tn_comm *c, const struct tn_transfer *t, uint32_t rank, char out[64])
 {
-    snprintf(out, 64, "stub/%llu/%llu/%u", (unsigned long long)c->group, (unsigned long long)t->sequence, rank);
+    snprintf(out, 64, "stub/%llu/%llu/%u", (unsigned long long)c->group, (unsigned long long)t->sequence,
+             rank);
 }
 
 static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q,
@@ -109,7 +110,7 @@ static tn_status comm_wait(struct tn_request *r, double seconds)
     return s;
 }
 
-static void comm_abort(struct tn_comm *c)        /* the store wakes those that wait */
+static void comm_abort(struct tn_comm *c) /* the store wakes those that wait */
 {
     (void)c;
 }

@@ -2,10 +2,12 @@
  *
  *     world [section.key=value ...]
  *
- * WORLD_DO="what rank": when it comes to its third sum, this rank is stopped ("stop"), killed ("kill"), gives up for a
- * reason of its own ("abandon"), computes for ever ("busy"), ends without a word ("exit") or leaves early
- * ("leave"); "late": it sleeps before it begins; "touch": no rank, each makes the file WORLD_TOUCH when the world is
- * open. A rank that gets through prints "rank R of N: done" with mesh and sums. */
+ * WORLD_DO="what rank": when it comes to its third sum, this rank is stopped ("stop"), killed ("kill"), gives
+ * up for a reason of its own ("abandon"), computes for ever ("busy"), ends without a word ("exit") or leaves
+ * early
+ * ("leave"), or sleeps two seconds ("nap"); "late": it sleeps before it begins; "touch": no rank, each makes
+ * the file WORLD_TOUCH when the world is open. A rank that gets through prints "rank R of N: done" with mesh
+ * and sums. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -26,7 +28,12 @@ static int told(const struct tn_world *w, const char *word)
 
 static tn_status sum(struct tn_world *w, struct tn_comm *c, const char *name, uint64_t number, double *x)
 {
-    struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_SUM, .from = x, .to = x, .count = 1,
+    struct tn_transfer t = {.op = TN_ALL_REDUCE,
+                            .dtype = TN_F64,
+                            .reduce = TN_SUM,
+                            .from = x,
+                            .to = x,
+                            .count = 1,
                             .sequence = number};
     struct tn_request *r;
     tn_status s;
@@ -46,6 +53,8 @@ static tn_status obey(struct tn_world *w)
         raise(SIGKILL);
     if (told(w, "exit"))
         _exit(3);
+    if (told(w, "nap"))
+        sleep(2);
     while (told(w, "busy"))
         continue;
     if (told(w, "abandon")) {
@@ -78,8 +87,10 @@ static tn_status work(struct tn_world *w)
             axes = axes * 100 + x;
         }
     if (s == TN_OK)
-        printf("rank %u of %u: done, dp %lld tp %lld, sum %g, along the axes %g, local %u of %u, node %u of %u, %u on its "
-               "CPUs\n", w->rank, w->size, (long long)w->mesh.size[0], (long long)w->mesh.size[4], all, axes,
+        printf("rank %u of %u: done, dp %lld tp %lld, sum %g, along the axes %g, local %u of %u, node %u of "
+               "%u, %u on its "
+               "CPUs\n",
+               w->rank, w->size, (long long)w->mesh.size[0], (long long)w->mesh.size[4], all, axes,
                w->place.local_rank, w->place.local_size, w->place.node, w->place.nodes, w->cpu_sharers);
     return s;
 }

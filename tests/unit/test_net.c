@@ -34,7 +34,8 @@ static void unpair(void)
 
 START_TEST(addresses)
 {
-    static const char *const bad[] = {"", "localhost", "1.2.3", "1.2.3.4.5", "256.1.1.1", "fd00:::2", "10.0.0.1:80", " 10.0.0.1"};
+    static const char *const bad[] = {"",          "localhost", "1.2.3",       "1.2.3.4.5",
+                                      "256.1.1.1", "fd00:::2",  "10.0.0.1:80", " 10.0.0.1"};
     struct tn_net_address a, list[4];
     uint32_t n;
 
@@ -126,7 +127,7 @@ START_TEST(deadline)
     double t = tn_net_now();
     char byte;
 
-    sigaction(SIGALRM, &quiet, NULL);            /* without SA_RESTART */
+    sigaction(SIGALRM, &quiet, NULL); /* without SA_RESTART */
     setitimer(ITIMER_REAL, &often, NULL);
     ck_assert_int_eq(tn_net_receive(near_end, &byte, 1, t + 0.3), TN_ERR_TIMEOUT);
     setitimer(ITIMER_REAL, &never, NULL);
@@ -178,7 +179,7 @@ START_TEST(both_families)
     while (tn_net_accept(all, &peer) == TN_DECLINED)
         usleep(1000);
     ck_assert_int_eq(tn_net_far(peer, &a), TN_OK);
-    ck_assert_str_eq(a.text, "127.0.0.1");       /* not ::ffff:127.0.0.1 */
+    ck_assert_str_eq(a.text, "127.0.0.1"); /* not ::ffff:127.0.0.1 */
     ck_assert_int_eq(tn_net_near(peer, &a), TN_OK);
     ck_assert_uint_eq(a.port, port);
     tn_net_close(fd);
@@ -195,7 +196,7 @@ START_TEST(interfaces)
     int loopback = 0;
 
     ck_assert_uint_ge(n, 1);
-    for (uint32_t i = 0; i < n; i++) {           /* loopback last */
+    for (uint32_t i = 0; i < n; i++) { /* loopback last */
         ck_assert(!loopback || tn_net_is_loopback(&list[i].address));
         loopback |= tn_net_is_loopback(&list[i].address);
     }

@@ -12,7 +12,7 @@
 
 #define RANKS 4u
 
-struct heard {                                   /* by one client */
+struct heard { /* by one client */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     uint32_t verdicts, n;
@@ -20,7 +20,7 @@ struct heard {                                   /* by one client */
     double at;
     const char *phase;
     uint64_t sequence;
-    int slow;                                    /* seconds before it describes itself */
+    int slow; /* seconds before it describes itself */
 };
 
 static struct tn_store_server *server;
@@ -61,7 +61,8 @@ static const struct tn_report *judged(uint32_t rank)
     until.tv_sec += 3;
     pthread_mutex_lock(&h->lock);
     while (!h->verdicts)
-        ck_assert_msg(!pthread_cond_timedwait(&h->changed, &h->lock, &until), "rank %u hears no verdict", rank);
+        ck_assert_msg(!pthread_cond_timedwait(&h->changed, &h->lock, &until), "rank %u hears no verdict",
+                      rank);
     pthread_mutex_unlock(&h->lock);
     ck_assert_uint_ge(h->n, 1);
     return h->list;
@@ -204,7 +205,7 @@ START_TEST(counter)
     pthread_t thread[8];
     int64_t sum;
 
-    for (int i = 0; i < 8; i++)                  /* two threads on each client */
+    for (int i = 0; i < 8; i++) /* two threads on each client */
         pthread_create(&thread[i], NULL, count, client[i % 4]);
     for (int i = 0; i < 8; i++)
         pthread_join(thread[i], NULL);
@@ -331,7 +332,7 @@ static const struct tn_wire_head wrong[] = {
     {.type = TN_WIRE_SET, .key_bytes = TN_STORE_KEY + 1},
     {.type = TN_WIRE_SET, .key_bytes = UINT32_MAX, .bytes = UINT32_MAX},
     {.type = TN_WIRE_SET, .key_bytes = 4, .bytes = TN_STORE_VALUE + 1},
-    {.type = TN_WIRE_GET, .key_bytes = 8},       /* whose bytes have no 0 at the end */
+    {.type = TN_WIRE_GET, .key_bytes = 8}, /* whose bytes have no 0 at the end */
     {.type = TN_WIRE_REPORT, .bytes = 8},
     {.type = TN_WIRE_ACCUSE, .bytes = 0},
     {.type = TN_WIRE_GOODBYE, .key_bytes = 4},
@@ -343,7 +344,7 @@ START_TEST(broken_frames)
     int fd;
 
     tn_store_disconnect(client[3]);
-    client[3] = NULL;                            /* its place is taken, so a new run begins */
+    client[3] = NULL; /* its place is taken, so a new run begins */
     end();
     heard[1].verdicts = 0;
     ck_assert_int_eq(tn_net_listen("127.0.0.1", 0, &port, &fd), TN_OK);
@@ -353,7 +354,7 @@ START_TEST(broken_frames)
     tn_net_send(fd, &wrong[_i], sizeof wrong[_i], tn_net_now() + 1);
     tn_net_send(fd, body, sizeof body, tn_net_now() + 1);
     hung_up(fd);
-    come(1);                                     /* lives, and tells the newcomer what happened */
+    come(1); /* lives, and tells the newcomer what happened */
     const struct tn_report *r = judged(1);
     ck_assert_uint_eq(r->rank, 3);
     ck_assert_uint_eq(r->state, TN_RANK_DEAD);
@@ -406,8 +407,8 @@ END_TEST
 /* One that is connected and does not answer: as a stopped process. */
 START_TEST(silence)
 {
-    struct tn_report r = {.rank = 1, .failed = 1, .peer = 3, .sequence = 11, .phase = "step",
-                          .collective = "all_reduce"};
+    struct tn_report r = {
+        .rank = 1, .failed = 1, .peer = 3, .sequence = 11, .phase = "step", .collective = "all_reduce"};
     double t = tn_net_now();
 
     heard[3].slow = 2;
@@ -417,7 +418,7 @@ START_TEST(silence)
     ck_assert_double_le(heard[0].at - t, TN_STORE_TRIAL + 0.4);
     ck_assert_uint_eq(list[0].rank, 3);
     ck_assert_uint_eq(list[0].state, TN_RANK_SILENT);
-    ck_assert_uint_eq(list[1].rank, 1);          /* then the one that asked */
+    ck_assert_uint_eq(list[1].rank, 1); /* then the one that asked */
     ck_assert_uint_eq(list[1].failed, 1);
     ck_assert_str_eq(list[1].collective, "all_reduce");
 }
@@ -425,7 +426,8 @@ END_TEST
 
 START_TEST(own_trouble)
 {
-    struct tn_report r = {.rank = 1, .failed = 1, .peer = TN_NOBODY, .phase = "load", .text = "the disk is full"};
+    struct tn_report r = {
+        .rank = 1, .failed = 1, .peer = TN_NOBODY, .phase = "load", .text = "the disk is full"};
 
     ck_assert_int_eq(tn_store_accuse(client[1], &r), TN_OK);
     const struct tn_report *list = judged(3);
