@@ -37,6 +37,7 @@ static void ask_one(const struct tn_interface_type *type, const void *table, str
     tn_error_clear();
     s = probe(&o->score, o->why, sizeof o->why);
     o->why[sizeof o->why - 1] = 0;
+    o->status = s;
     if (s < 0) {
         o->score = 0;
         snprintf(o->why, sizeof o->why, "%s",

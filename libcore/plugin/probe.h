@@ -18,6 +18,8 @@ struct tn_offer {
     char why[256];  /* the reason of the score */
     uint32_t score; /* 0: not usable here. 1 where the interface has no probe */
     uint32_t asked; /* 1: the interface has a probe */
+    tn_status status; /* of the probe; negative: it failed, and why is its sentence */
+    uint32_t reserved0;
 };
 
 struct tn_probe {

@@ -345,14 +345,17 @@ static tn_status communicate(struct collective *k, const struct tn_launch *l)
         k->list[i].sequence = c->started[k->axis];
     }
     c->running = k->words;
+    tn_world_waits(c->world, k->words, c->started[k->axis], -1);
     if (!s)
         s = c->comm->start(c->group[k->axis], k->list, k->n_transfer, NULL, &request);
     if (!s)
         s = c->comm->wait(request, c->seconds);
-    if (!s)
-        c->running = NULL;
     c->bytes[k->axis] += k->wire;
-    return s;
+    if (s)
+        return tn_world_fail(c->world, NULL, k->words, c->started[k->axis], -1);
+    c->running = NULL;
+    tn_world_waits(c->world, NULL, 0, -1);
+    return TN_OK;
 }
 
 static tn_status launch(void *state, const struct tn_launch *l)
@@ -445,37 +448,14 @@ double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, str
 
 /* --- groups */
 
-static tn_status open_group(struct tn_collectives *c, struct tn_comm *world, int axis)
+tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world)
 {
-    int64_t rank[MOST_RANKS];
-    uint32_t list[MOST_RANKS];
-
-    if (c->mesh.size[axis] == 1)
-        return TN_OK;
-    if (c->mesh.size[axis] > MOST_RANKS)
-        return tn_error(TN_ERR_CONFIG, "axis %s has %lld ranks, at most %d are possible", tn_axis_name[axis],
-                        (long long)c->mesh.size[axis], MOST_RANKS);
-    tn_mesh_group(&c->mesh, axis, rank);
-    for (int64_t i = 0; i < c->mesh.size[axis]; i++)
-        list[i] = (uint32_t)rank[i];
-    return c->comm->group(world, list, (uint32_t)c->mesh.size[axis], &c->group[axis]);
-}
-
-tn_status tn_collectives_open(struct tn_collectives *c, struct tn_comm *world)
-{
-    tn_status s = TN_OK;
-
-    for (int a = 0; a < TN_AXES && !s; a++)
-        s = open_group(c, world, a);
-    if (s)
-        tn_collectives_close(c);
-    return s;
-}
-
-void tn_collectives_close(struct tn_collectives *c)
-{
-    for (int a = 0; a < TN_AXES; a++)
-        if (c->group[a])
-            c->comm->close(c->group[a]);
-    memset(c->group, 0, sizeof c->group);
+    c->world = world;
+    for (int a = 0; a < TN_AXES; a++) {
+        c->group[a] = world->group[a];
+        if (c->mesh.size[a] > MOST_RANKS)
+            return tn_error(TN_ERR_CONFIG, "axis %s has %lld ranks, at most %d are possible", tn_axis_name[a],
+                            (long long)c->mesh.size[a], MOST_RANKS);
+    }
+    return TN_OK;
 }

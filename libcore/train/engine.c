@@ -158,57 +158,11 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
         int axis = forward_order[i];
 
         snprintf(key, sizeof key, "plugins.%s", tn_axis_name[axis]);
-        if (e->mesh.size[axis] > 1)
+        if (e->world->mesh.size[axis] > 1)
             find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
     }
     for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)
         find_pass(e, c, "plugins.passes", extra[i], "");
-}
-
-/* --- the world */
-
-static tn_status find_world(struct tn_engine *e, struct tn_config *c)
-{
-    const void *table = NULL;
-    tn_status s = choose(e, c, "backend.bootstrap", TN_BOOTSTRAP_ID, &table);
-
-    e->bootstrap = table;
-    if (s)
-        return s;
-    e->place_in_world = (struct tn_place){.struct_size = sizeof e->place_in_world};
-    s = e->bootstrap->locate(&e->place_in_world);
-    if (s)
-        tn_config_problem(c, NULL, "%s", tn_error_text());
-    return s;
-}
-
-/* The mesh: dp is what the other axes leave of the world, ep is cut out of dp. */
-static void find_mesh(struct tn_engine *e, struct tn_config *c)
-{
-    int64_t world = e->place_in_world.size ? e->place_in_world.size : 1, rest = 1, dp = tn_config_int(c, "parallel.dp");
-    int64_t ep = tn_config_int(c, "parallel.ep");
-
-    e->mesh = tn_mesh_single();
-    for (int a = 2; a < TN_AXES; a++) {
-        char key[32];
-
-        snprintf(key, sizeof key, "parallel.%s", tn_axis_name[a]);
-        e->mesh.size[a] = tn_config_int(c, key) > 1 ? tn_config_int(c, key) : 1;
-        rest *= e->mesh.size[a];
-    }
-    ep = ep > 1 ? ep : 1;
-    if (!tn_config_is_set(c, "parallel.dp"))
-        dp = world / rest;
-    if (dp < 1 || dp * rest != world || dp % ep) {
-        tn_config_problem(c, NULL, "the mesh pp %lld x cp %lld x tp %lld does not fit %lld process%s with dp %lld%s: their product must be the number "
-                          "of processes, and ep must divide dp", (long long)e->mesh.size[2], (long long)e->mesh.size[3], (long long)e->mesh.size[4],
-                          (long long)world, world == 1 ? "" : "es", (long long)dp, ep > 1 ? " and this ep" : "");
-        e->mesh = tn_mesh_single();
-        return;
-    }
-    e->mesh.size[0] = dp / ep;
-    e->mesh.size[1] = ep;
-    e->mesh = tn_mesh_at(&e->mesh, e->place_in_world.rank);
 }
 
 /* What this version has not learned yet is refused by name, never ignored. */
@@ -222,10 +176,19 @@ static void check_reach(struct tn_config *c)
         tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
 }
 
+/* Ranks that run on the same CPUs share them. */
+static uint32_t threads_of(const struct tn_config *c, const struct tn_world *w)
+{
+    uint32_t each = tn_cpus() / w->cpu_sharers;
+
+    if (tn_config_text(c, "backend.threads"))
+        return (uint32_t)tn_config_int(c, "backend.threads");
+    return each ? each : 1;
+}
+
 tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *e)
 {
     const struct tn_optimizer *optimizer = NULL;
-    const void *comm = NULL;
     tn_status s;
 
     *e = (struct tn_engine){0};
@@ -235,48 +198,40 @@ tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, stru
     if (!find_device(e, c))
         find_kernels(e, c);
     find_optimizer(e, c, &optimizer);
-    if (place)
-        e->place_in_world = *place;
-    else
-        find_world(e, c);
-    if (!choose(e, c, "backend.comm", TN_COMM_ID, &comm))
-        e->comm_api = comm;
-    find_mesh(e, c);
-    find_passes(e, c);
+    if (!tn_world_find(e->registry, c, place, &e->world))
+        find_passes(e, c);
     check_reach(c);
     s = tn_config_check(c);
     if (!s)
         s = settle_optimizer(e, c, optimizer);
     if (!s)
-        s = tn_pool_start((uint32_t)tn_config_int(c, "backend.threads"));
+        s = tn_world_join(e->world, c);
+    if (!s)
+        s = tn_pool_start(threads_of(c, e->world));
     if (s)
         tn_engine_close(e);
     return s;
 }
 
-tn_status tn_engine_open(struct tn_engine *e, struct tn_config *c)
+tn_status tn_engine_open(struct tn_engine *e)
 {
-    const struct tn_place *p = &e->place_in_world;
-    tn_status s = e->device_api->open(p->local_rank, &e->device);
+    tn_status s = e->device_api->open(e->world->place.local_rank, &e->device);
 
     if (s)
         return s;
     e->info = (struct tn_device_info){.struct_size = sizeof e->info};
     s = e->device_api->info(e->device, &e->info);
-    if (!s && e->comm_api)
-        s = e->comm_api->open(p->rank, p->size ? p->size : 1, tn_config_float(c, "backend.timeout"), &e->world);
+    if (!s)
+        s = tn_world_open(e->world);
     snprintf(e->device_text, sizeof e->device_text, "%s (%s)", e->device_api->kind, e->info.name);
     return s;
 }
 
 void tn_engine_close(struct tn_engine *e)
 {
-    if (e->world)
-        e->comm_api->close(e->world);
+    tn_world_close(e->world);
     if (e->device)
         e->device_api->close(e->device);
-    if (e->bootstrap && e->bootstrap->leave)
-        e->bootstrap->leave();
     tn_registry_close(e->registry);
     *e = (struct tn_engine){0};
 }

@@ -4,27 +4,22 @@
  * open is chosen by score. All choices are made before threads start, since choosing asks plugins in forked children. */
 #ifndef TENON_TRAIN_ENGINE_H
 #define TENON_TRAIN_ENGINE_H
-#include <tenon/bootstrap.h>
-#include <tenon/comm.h>
 #include <tenon/device.h>
 #include <tenon/optimizer.h>
 #include "base/config.h"
 #include "pass/pass.h"
 #include "plan/plan.h"
 #include "plugin/registry.h"
+#include "world/world.h"
 
 struct tn_engine {
     struct tn_registry *registry;
-    const struct tn_bootstrap *bootstrap;
-    struct tn_place place_in_world;
-    struct tn_mesh mesh;                         /* seen by this rank */
+    struct tn_world *world;                      /* all ranks; NULL until it was found */
     const struct tn_device_api *device_api;
     struct tn_device *device;                    /* NULL until opened */
     struct tn_device_info info;
     struct tn_plan_kernels kernels[TN_MAX_KERNELS];
     uint32_t n_kernels;
-    const struct tn_comm_api *comm_api;
-    struct tn_comm *world;
     /* the optimizer, as finish wants it */
     double option_value[TN_FINISH_OPTIONS];
     struct tn_finish finish;
@@ -34,10 +29,11 @@ struct tn_engine {
 };
 
 /* Finds and loads; adds the plugins' options to the configuration and checks all of it: every problem in one error.
- * Starts the pool of threads. place: which rank this is, NULL to ask a bootstrap plugin. On failure out is empty. */
+ * Then meets the other ranks and compares with them, so that no rank goes on where one cannot, and starts the pool of
+ * threads. place: which rank this is, NULL to ask a bootstrap plugin. On failure out is empty. */
 tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *out);
 /* Opens device and communicator. */
-tn_status tn_engine_open(struct tn_engine *e, struct tn_config *c);
+tn_status tn_engine_open(struct tn_engine *e);
 void tn_engine_close(struct tn_engine *e);
 /* For tn_pipeline.claims: does one of the kernel plugins list this operation? ctx: the engine. */
 int tn_engine_claims(void *ctx, const char *op);

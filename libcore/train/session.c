@@ -67,7 +67,7 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
         tn_arena_free(arena);
         return status;
     }
-    s->mesh = s->engine.mesh;
+    s->mesh = s->engine.world->mesh;
     s->shape.world = tn_mesh_world(&s->mesh);
     s->shape.rank = tn_mesh_rank(&s->mesh);
     *out = s;
@@ -273,7 +273,7 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
-    tn_status status = tn_engine_open(&s->engine, s->config);
+    tn_status status = tn_engine_open(&s->engine);
 
     if (!status)
         status = tn_collectives_open(&s->collectives, s->engine.world);
@@ -295,7 +295,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
-    s->collectives = (struct tn_collectives){.comm = s->engine.comm_api, .device = s->engine.device_api, .mesh = s->mesh,
+    s->collectives = (struct tn_collectives){.comm = s->engine.world->comm_api, .device = s->engine.device_api, .mesh = s->mesh,
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
     read_model(s);
@@ -319,7 +319,6 @@ void tn_session_close(struct tn_session *s)
         tn_plan_free(s->part[i].plan);
         tn_graph_free(s->part[i].graph);
     }
-    tn_collectives_close(&s->collectives);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);
 }
@@ -382,16 +381,10 @@ const struct tn_session_tensor *tn_session_tensor(const struct tn_session *s, ui
     return &s->tensor[i];
 }
 
-static struct tn_whole whole_of(const struct tn_session *s)
-{
-    return (struct tn_whole){s->engine.comm_api, s->engine.world, s->mesh, s->collectives.seconds};
-}
-
 /* Reads v, as held, by read(), and makes it whole on rank 0. */
 static tn_status gather(struct tn_session *s, const struct tn_value *v, uint64_t held, void *whole,
                         tn_status (*read)(struct tn_session *s, uint32_t i, void *host), uint32_t i)
 {
-    struct tn_whole w = whole_of(s);
     void *part;
     tn_status status;
 
@@ -400,7 +393,7 @@ static tn_status gather(struct tn_session *s, const struct tn_value *v, uint64_t
     part = malloc(held ? held : 1);
     status = part ? read(s, i, part) : tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", v->name, (unsigned long long)held);
     if (!status)
-        status = tn_whole_gather(&w, v, part, whole);
+        status = tn_whole_gather(s->engine.world, v, part, whole);
     free(part);
     return status;
 }
@@ -418,7 +411,6 @@ tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
 {
     const struct tn_session_tensor *t = &s->tensor[i];
-    struct tn_whole w = whole_of(s);
     void *part;
     tn_status status;
 
@@ -428,7 +420,7 @@ tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
     part = malloc(t->held ? t->held : 1);
     if (!part)
         return tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", t->name, (unsigned long long)t->held);
-    tn_whole_cut(&w, t->value, host, part);
+    tn_whole_cut(s->engine.world, t->value, host, part);
     status = tn_memory_write(s->memory, t->name, part, t->held);
     free(part);
     return status;
@@ -436,10 +428,9 @@ tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
 
 int tn_session_any(struct tn_session *s, int here)
 {
-    struct tn_whole w = whole_of(s);
     int anywhere = here;
 
-    return tn_whole_any(&w, here, &anywhere) ? 1 : anywhere;
+    return tn_whole_any(s->engine.world, here, &anywhere) ? 1 : anywhere;
 }
 
 /* Weights are made where they lie if the host sees that memory, else in memory of the host. */

@@ -26,7 +26,7 @@ static void transfer(const struct tn_value *v, const struct tn_local *l, char *h
     }
 }
 
-void tn_whole_cut(const struct tn_whole *w, const struct tn_value *v, const void *whole, void *held)
+void tn_whole_cut(const struct tn_world *w, const struct tn_value *v, const void *whole, void *held)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_local l;
@@ -50,16 +50,30 @@ static int owns(const struct tn_value *v, const struct tn_mesh *m)
     return 1;
 }
 
-static tn_status pass(const struct tn_whole *w, uint32_t op, int64_t peer, const struct tn_value *v, void *data, int64_t count)
+/* Starts one transfer on the world and waits for it; what says it in words. */
+static tn_status transact(struct tn_world *w, const struct tn_transfer *t, const char *what, int64_t peer)
 {
-    struct tn_transfer t = {.op = op, .dtype = v->dtype, .peer = (uint32_t)peer, .from = data, .to = data, .count = (uint64_t)count};
     struct tn_request *request;
-    tn_status s = w->comm->start(w->world, &t, 1, NULL, &request);
+    tn_status s;
 
-    return s ? s : w->comm->wait(request, w->seconds);
+    tn_world_waits(w, what, 0, peer);
+    s = w->comm_api->start(w->comm, t, 1, NULL, &request);
+    if (!s)
+        s = w->comm_api->wait(request, w->timeout);
+    if (s)
+        return tn_world_fail(w, NULL, what, 0, peer);
+    tn_world_waits(w, NULL, 0, -1);
+    return TN_OK;
 }
 
-static tn_status receive(const struct tn_whole *w, const struct tn_value *v, int64_t rank, char *whole)
+static tn_status pass(struct tn_world *w, uint32_t op, int64_t peer, const struct tn_value *v, void *data, int64_t count)
+{
+    struct tn_transfer t = {.op = op, .dtype = v->dtype, .peer = (uint32_t)peer, .from = data, .to = data, .count = (uint64_t)count};
+
+    return transact(w, &t, "gathering tensors on rank 0", peer);
+}
+
+static tn_status receive(struct tn_world *w, const struct tn_value *v, int64_t rank, char *whole)
 {
     struct tn_mesh there = tn_mesh_at(&w->mesh, rank);
     struct tn_arena *arena = tn_arena_new();
@@ -79,7 +93,7 @@ static tn_status receive(const struct tn_whole *w, const struct tn_value *v, int
     return s;
 }
 
-tn_status tn_whole_gather(const struct tn_whole *w, const struct tn_value *v, const void *held, void *whole)
+tn_status tn_whole_gather(struct tn_world *w, const struct tn_value *v, const void *held, void *whole)
 {
     struct tn_arena *arena = tn_arena_new();
     int64_t rank = tn_mesh_rank(&w->mesh), world = tn_mesh_world(&w->mesh);
@@ -97,18 +111,12 @@ tn_status tn_whole_gather(const struct tn_whole *w, const struct tn_value *v, co
     return s;
 }
 
-tn_status tn_whole_any(const struct tn_whole *w, int here, int *anywhere)
+tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere)
 {
     int32_t flag = here != 0;
     struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_I32, .reduce = TN_MAX, .from = &flag, .to = &flag, .count = 1};
-    struct tn_request *request;
-    tn_status s = TN_OK;
+    tn_status s = w->size > 1 ? transact(w, &t, "agreeing on whether to go on", -1) : TN_OK;
 
-    if (tn_mesh_world(&w->mesh) > 1) {
-        s = w->comm->start(w->world, &t, 1, NULL, &request);
-        if (!s)
-            s = w->comm->wait(request, w->seconds);
-    }
     *anywhere = flag;
     return s;
 }

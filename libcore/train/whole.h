@@ -5,20 +5,13 @@
  * more than its part, and rank 0 one whole tensor beside it. */
 #ifndef TENON_TRAIN_WHOLE_H
 #define TENON_TRAIN_WHOLE_H
-#include <tenon/comm.h>
 #include "graph/graph.h"
-
-struct tn_whole {
-    const struct tn_comm_api *comm;
-    struct tn_comm *world;                       /* NULL where there is one rank */
-    struct tn_mesh mesh;                         /* seen by this rank */
-    double seconds;                              /* limit of one wait */
-};
+#include "world/world.h"
 
 /* All ranks together. held: what this rank holds of v. whole: room for all of it on rank 0, not used elsewhere. */
-tn_status tn_whole_gather(const struct tn_whole *w, const struct tn_value *v, const void *held, void *whole);
+tn_status tn_whole_gather(struct tn_world *w, const struct tn_value *v, const void *held, void *whole);
 /* This rank's part of a whole tensor. */
-void tn_whole_cut(const struct tn_whole *w, const struct tn_value *v, const void *whole, void *held);
+void tn_whole_cut(const struct tn_world *w, const struct tn_value *v, const void *whole, void *held);
 /* Is it so on any rank? All ranks together. */
-tn_status tn_whole_any(const struct tn_whole *w, int here, int *anywhere);
+tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere);
 #endif

@@ -15,4 +15,5 @@ int env_slurm_here(void);
 tn_status env_slurm_locate(struct tn_place *out);
 
 #define ENV_MAX_RANKS 10000000u
+#define ENV_PORTS 16u                            /* tried, where the first may be somebody else's */
 #endif

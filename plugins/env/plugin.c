@@ -17,20 +17,25 @@ static tn_status locate_alone(struct tn_place *out)
     return TN_OK;
 }
 
-/* Started by an MPI launcher, as one of several? */
-static tn_status check_alone(void)
+/* Started by an MPI launcher, as one of several? Then its variable, else NULL. */
+static const char *mpi_size(void)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *text = env_text(sizes[i]);
         if (text && strcmp(text, "1"))
-            return tn_error(TN_ERR_CONFIG,
-                            "env: %s is %s, so mpirun or the like started this process, and its variables "
-                            "do not say where rank 0 is; bootstrap pmix, torchrun or srun know",
-                            sizes[i], text);
+            return sizes[i];
     }
-    return TN_OK;
+    return NULL;
+}
+
+static void say_mpi(const char *name, char *out, size_t room)
+{
+    snprintf(out, room,
+             "%s is %.20s, so mpirun or the like started this process, and its variables do not say where "
+             "rank 0 is; bootstrap pmix, torchrun or srun know",
+             name, env_text(name));
 }
 
 static const struct {
@@ -56,23 +61,29 @@ static size_t which(void)
 static tn_status place(struct tn_place *out)
 {
     size_t i = which();
-    tn_status s;
+    char why[256];
 
     memset((char *)out + sizeof out->struct_size, 0, sizeof *out - sizeof out->struct_size);
     if (i < LAUNCHERS)
         return launchers[i].locate(out);
-    if ((s = check_alone()) < 0)
-        return s;
-    return locate_alone(out);
+    if (!mpi_size())
+        return locate_alone(out);
+    say_mpi(mpi_size(), why, sizeof why);
+    return tn_error(TN_ERR_CONFIG, "env: %s", why);
 }
 
 static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
 {
     struct tn_place p = {.struct_size = sizeof p};
     size_t i = which();
-    tn_status s = place(&p);
+    tn_status s;
 
-    if (s < 0)
+    *score = 0;
+    if (i == LAUNCHERS && mpi_size()) { /* nothing is wrong, it is another plugin's business */
+        say_mpi(mpi_size(), why, why_size);
+        return TN_OK;
+    }
+    if ((s = place(&p)) < 0)
         return s;
     *score = i < LAUNCHERS ? launchers[i].score : 1;
     snprintf(why, why_size, "%s: rank %u of %u", i < LAUNCHERS ? launchers[i].why : "no launcher's variables",

@@ -94,6 +94,7 @@ static tn_status read_address(struct tn_place *out)
         (s = env_number("SLURM_STEP_ID", 0, UINT32_MAX, &step)) < 0)
         return s;
     out->port = 12000 + (uint32_t)(((uint64_t)job * 31 + step * (uint64_t)7) % 18000);
+    out->ports = ENV_PORTS;                      /* another job's may be taken */
     const char *restart = env_text("SLURM_RESTART_COUNT");
     snprintf(out->job, sizeof out->job, "slurm-%u.%u-%.10s", job, step, restart ? restart : "0");
     return TN_OK;

@@ -71,6 +71,8 @@ tn_status env_torchrun_locate(struct tn_place *out)
         (s = env_number("RANK", 0, out->size - 1, &out->rank)) < 0 || (s = read_address(out)) < 0 ||
         (s = read_local(out)) < 0 || (s = read_node(out)) < 0)
         return s;
+    if (run)
+        out->ports = ENV_PORTS;                  /* the agent may own the port itself */
     snprintf(out->job, sizeof out->job, "torchrun-%.40s-%.10s", run ? run : "none", restart ? restart : "0");
     return TN_OK;
 }

@@ -67,7 +67,7 @@ MEMBER(tn_note_record, owner, 12);
 MEMBER(tn_note_record, desc, 20);
 
 /* --- bootstrap.h */
-SIZE(tn_place, 352);
+SIZE(tn_place, 360);
 MEMBER(tn_place, struct_size, 0);
 MEMBER(tn_place, rank, 4);
 MEMBER(tn_place, size, 8);
@@ -78,6 +78,8 @@ MEMBER(tn_place, nodes, 24);
 MEMBER(tn_place, port, 28);
 MEMBER(tn_place, address, 32);
 MEMBER(tn_place, job, 288);
+MEMBER(tn_place, ports, 352);
+MEMBER(tn_place, reserved0, 356);
 SIZE(tn_bootstrap, 40);
 MEMBER(tn_bootstrap, struct_size, 0);
 MEMBER(tn_bootstrap, reserved0, 4);

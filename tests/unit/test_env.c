@@ -63,6 +63,21 @@ static void refused(const char *list, const char *variable)
     ck_assert_int_lt(env->probe(&score, why, sizeof why), 0);
 }
 
+/* No place to be had here, but nothing wrong with it: score 0, and a reason. */
+static void not_mine(const char *list, const char *variable)
+{
+    uint32_t score = 9;
+    char why[256];
+
+    variables(list);
+    place = (struct tn_place){.struct_size = sizeof place};
+    ck_assert_int_eq(env->locate(&place), TN_ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(tn_error_text(), variable));
+    ck_assert_int_eq(env->probe(&score, why, sizeof why), TN_OK);
+    ck_assert_uint_eq(score, 0);
+    ck_assert_ptr_nonnull(strstr(why, variable));
+}
+
 START_TEST(alone)
 {
     located("HOME=/root", 1);
@@ -72,8 +87,8 @@ START_TEST(alone)
     is_place(0, 1, 0, 1, 0, 1);
     located("RANK=", 1);
     located("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0", 1);
-    refused("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE");
-    refused("PMI_SIZE=2 PMI_RANK=1", "PMI_SIZE");
+    not_mine("OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE");
+    not_mine("PMI_SIZE=2 PMI_RANK=1", "PMI_SIZE");
 }
 END_TEST
 
@@ -87,6 +102,7 @@ START_TEST(torchrun)
     ck_assert_str_eq(place.address, "10.0.0.1");
     ck_assert_uint_eq(place.port, 29500);
     ck_assert_str_eq(place.job, "torchrun-x-3");
+    ck_assert_uint_eq(place.ports, 16);          /* the agent may own the first */
     located("RANK=3 WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500", 80);
     is_place(3, 4, 3, 4, 0, 1);                  /* by hand, on one host */
     located("RANK=3 WORLD_SIZE=4" ADDRESS, 80);

@@ -1,0 +1,78 @@
+/* world.h - all ranks of a run: finding them, agreeing with them, and failing together.
+ *
+ *     tn_world_find      which launcher, which rank, which mesh, which communicator; touches nothing
+ *     tn_world_join      meets the others in the store of rank 0; all compare plugins and configuration
+ *     tn_world_open      the communicator, and its groups along the axes of the mesh
+ *     tn_world_close     together, or, after a failure, at once
+ *
+ * A world of one rank has no store and no thread. Between join and close a thread watches over the others.
+ * When one of them dies, fails or does not answer, the communicators are aborted, so that whatever waits
+ * comes back with an error, whoever gets it asks tn_world_fail for the sentence that names the rank, prints
+ * it and ends the process; a process that is still there a second later is ended by the thread, with the same
+ * sentence. Nothing is saved after a failure.
+ *
+ * A process that ends without close counts as dead, so an error on one rank ends all. To end with an error on
+ * purpose, call tn_world_abandon first: then the others say why. */
+#ifndef TN_WORLD_WORLD_H
+#define TN_WORLD_WORLD_H
+#include <tenon/bootstrap.h>
+#include <tenon/comm.h>
+#include "base/config.h"
+#include "mesh/mesh.h"
+#include "plugin/registry.h"
+
+struct tn_world_own;
+
+struct tn_world {
+    uint32_t rank, size;
+    struct tn_place place;                /* local rank, node: of the launcher, or counted */
+    struct tn_mesh mesh;                  /* seen by this rank */
+    double timeout;                       /* backend.timeout: limit of one wait, seconds */
+    const struct tn_bootstrap *bootstrap; /* NULL: the place was given */
+    const char *bootstrap_name, *comm_name;
+    const struct tn_comm_api *comm_api;
+    struct tn_comm *comm;           /* of all ranks, after open */
+    struct tn_comm *group[TN_AXES]; /* along each axis; NULL where its size is 1 */
+    uint32_t cpu_sharers;           /* ranks that run on the same CPUs as this one, it included */
+    uint32_t reserved0;
+    struct tn_world_own *own;
+};
+
+/* Settles parallel.dp, backend.bootstrap and backend.comm where they were left open. What is wrong is added
+ * to the problems of the configuration too. place: take this one instead of a launcher's, for plans and for
+ * threads that are ranks; such a world has no store, and join has nothing to do. Main thread, before threads
+ * start. Returns owned. */
+tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place,
+                        struct tn_world **out);
+/* The configuration is complete. Every rank comes back with the same result, within backend.timeout. */
+tn_status tn_world_join(struct tn_world *w, const struct tn_config *c);
+tn_status tn_world_open(struct tn_world *w);
+void tn_world_close(struct tn_world *w); /* takes; collective, unless something failed. NULL is fine */
+
+/* --- agreement: all ranks call with the same `what`; names must not contain tabs or newlines. A name that is
+ * missing on a rank counts as "nothing". The error names ranks, names and values, on every rank. */
+struct tn_fact {
+    const char *name, *value;
+};
+tn_status tn_world_agree(struct tn_world *w, const char *what, const struct tn_fact *fact, uint32_t n);
+
+/* --- what this rank is doing, for the others when something fails. Cheap. Any thread. */
+/* name: borrowed for ever ("load", "step"). heartbeat: rank 0 says every so often that it goes on. */
+void tn_world_phase(struct tn_world *w, const char *name, int heartbeat);
+/* Before a wait: collective is borrowed until the next call; NULL: in none. peer: rank of the world, or -1.
+ */
+void tn_world_waits(struct tn_world *w, const char *collective, uint64_t sequence, int64_t peer);
+
+/* --- failing */
+/* A wait of this rank failed: learns from the others who is at fault, in less than a second, records the
+ * sentence and returns TN_ERR. Where nothing watches over the world the error that is recorded stays. phase
+ * NULL: the current one. Any thread. */
+tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *collective, uint64_t sequence,
+                        int64_t peer);
+/* This rank ends with a trouble of its own; the others are told the text. close will not wait. */
+void tn_world_abandon(struct tn_world *w, const char *text);
+int tn_world_has_failed(struct tn_world *w); /* start no save any more */
+
+/* Of all ranks, after join: "rank 1 (host n2, process 4711)". Returns out. */
+const char *tn_world_name(const struct tn_world *w, uint32_t rank, char *out, size_t bytes);
+#endif
