@@ -5,6 +5,10 @@
  * who adds changes no bit. Integers wrap, which is why they are added unsigned. */
 #include "gloo.h"
 
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")                       /* gcc's O2 would not vectorise these loops */
+#endif
+
 #define BLOCK 512
 
 static float from_bf16(uint16_t h)

@@ -28,10 +28,10 @@ namespace {
 
 using gloo::transport::UnboundBuffer;
 
-constexpr uint32_t window = 8;                   /* frames of a stream that may be unread */
-constexpr uint32_t spare = 8;                    /* frames posted beyond, for credits and control */
+constexpr uint32_t window = 4;                   /* frames of a stream that may be unread */
+constexpr uint32_t spare = 4;                    /* frames posted beyond, for credits and control */
 constexpr uint64_t slots = uint64_t(0x40) << 56; /* clear of those that Gloo's collectives use */
-constexpr size_t payload = 64 << 10;
+constexpr size_t payload = 256 << 10;
 
 enum : uint32_t { data_frame = 0x100, credit_frame };
 
@@ -43,17 +43,17 @@ struct head {                                    /* one line, so that what follo
 static_assert(sizeof(head) == 64, "one line");
 
 struct frame {
-    std::vector<uint64_t> memory;
+    std::unique_ptr<uint8_t[]> memory;           /* not touched before it is used */
     std::unique_ptr<UnboundBuffer> buffer;
     bool sent = false;
 
-    frame(gloo::transport::Context &c, size_t bytes) : memory((sizeof(head) + bytes) / 8 + 8)
+    frame(gloo::transport::Context &c, size_t bytes) : memory(new uint8_t[2 * sizeof(head) + bytes])
     {
         buffer = c.createUnboundBuffer(line(), sizeof(head) + bytes);
     }
     uint8_t *line()
     {
-        return reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(memory.data()) + 63) & ~uintptr_t(63));
+        return reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(memory.get()) + 63) & ~uintptr_t(63));
     }
     head &top()
     {

@@ -52,8 +52,12 @@ static int run_list(const char *plugin, const struct tn_comm_case *c, uint32_t n
     int failed = 0;
 
     for (; c->name; c++)
-        if (n >= c->least && (!only || !strcmp(only, c->name)))
+        if (n >= c->least && (!only || !strcmp(only, c->name))) {
+            double begin = tn_comm_now();
             failed += tn_comm_run(plugin, c, n);
+            if (getenv("V"))
+                printf("    %5.1f s %s\n", tn_comm_now() - begin, c->name);
+        }
     return failed;
 }
 
