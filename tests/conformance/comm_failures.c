@@ -252,22 +252,69 @@ static void aborted(struct tn_rank *r)
     dead(r, r->world);
 }
 
+/* --- two hosts: even ranks on one, odd ones on the other */
+
+/* All ranks that are left name one of the other host. */
+static void cut(struct tn_rank *r)
+{
+    const struct tn_transfer barrier = {.op = TN_BARRIER};
+    char name[2][16];
+    double seconds;
+
+    must(r, tn_comm_do(r, r->world, &barrier, 1) == TN_OK);
+    r->limit = 2;
+    if (r->rank == 0) {
+        tn_comm_sleep(0.1);
+        tn_hosts_cut();
+    }
+    sum_until_error(r, r->world, 1000, &seconds);
+    must(r, seconds < r->limit + 0.1 && says("does not answer") && says("all_reduce 5"));
+    for (uint32_t i = 0; i < 2; i++)
+        snprintf(name[i], sizeof name[i], ": rank %u ", (r->rank + 1) % 2 + 2 * i);
+    must(r, says(name[0]) || says(name[1]));
+    dead(r, r->world);
+}
+
+static void loopback_only(struct tn_rank *r)
+{
+    must(r, r->api->open(r->rank, r->size, 5, &r->world) < 0 && !r->world);
+    must(r, says("host0") && says("host1") && says("127.0.0.1") && says("TENON_IFACE"));
+}
+
+static void no_interface(struct tn_rank *r)
+{
+    setenv("TENON_IFACE", "nosuch0", 1);
+    must(r, r->api->open(r->rank, r->size, 5, &r->world) < 0 && !r->world);
+    must(r, says("TENON_IFACE=nosuch0") && says("lo (127.0.0.1)"));
+}
+
+const struct tn_comm_case tn_comm_two_hosts[] = {
+    {"a cable is cut", cut, 2, NOBODY},
+    {0},
+};
+
+const struct tn_comm_case tn_comm_no_cable[] = {
+    {"loopback across hosts", loopback_only, 2, UNOPENED},
+    {0},
+};
+
 const struct tn_comm_case tn_comm_failures[] = {
-    {"another size", size_differs, 2, -1},
-    {"another size, large", large_differs, 2, -1},
-    {"another dtype", dtype_differs, 2, -1},
-    {"another order", order_differs, 2, -1},
-    {"another sequence", sequence_differs, 2, -1},
-    {"another reduction", reduction_differs, 2, -1},
-    {"other counts", counts_differ, 2, -1},
+    {"another size", size_differs, 2, NOBODY},
+    {"another size, large", large_differs, 2, NOBODY},
+    {"another dtype", dtype_differs, 2, NOBODY},
+    {"another order", order_differs, 2, NOBODY},
+    {"another sequence", sequence_differs, 2, NOBODY},
+    {"another reduction", reduction_differs, 2, NOBODY},
+    {"other counts", counts_differ, 2, NOBODY},
     {"killed", killed_small, 2, 1},
     {"killed in large sums", killed_large, 2, 1},
     {"stopped", stopped_small, 2, 1},
     {"stopped in large sums", stopped_large, 2, 1},
     {"stopped behind another rank", stopped_behind, 3, 2},
-    {"late", late, 2, -1},
-    {"never sent", never_sent, 2, -1},
-    {"never started", never_started, 2, 99},
-    {"aborted", aborted, 2, -1},
+    {"late", late, 2, NOBODY},
+    {"never sent", never_sent, 2, NOBODY},
+    {"never started", never_started, 2, LAST_UNSTARTED},
+    {"no such interface", no_interface, 2, UNOPENED},
+    {"aborted", aborted, 2, NOBODY},
     {0},
 };

