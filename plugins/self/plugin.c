@@ -95,6 +95,8 @@ static void move(const struct tn_transfer *to, const struct tn_transfer *from, u
 static tn_status collective_count(const struct tn_transfer *t, uint64_t *count)
 {
     *count = t->counts && t->op != TN_ALL_REDUCE && t->op != TN_BROADCAST ? t->counts[0] : t->count;
+    if (t->op == TN_BARRIER)
+        *count = 0;
     if (t->op == TN_ALL_TO_ALL && t->counts && t->counts_in && t->counts[0] != t->counts_in[0])
         return tn_error(TN_ERR_SHAPE,
                         "self: all_to_all sends %llu elements to the one rank, which expects %llu",
@@ -102,15 +104,24 @@ static tn_status collective_count(const struct tn_transfer *t, uint64_t *count)
     return TN_OK;
 }
 
+static int is_half(const struct tn_transfer *t)
+{
+    return t->op == TN_SEND || t->op == TN_RECV;
+}
+
 static tn_status check(const struct tn_transfer *t)
 {
     uint64_t count;
 
-    if (t->op < TN_ALL_REDUCE || t->op > TN_RECV)
+    if (t->op < TN_ALL_REDUCE || t->op > TN_BARRIER)
         return tn_error(TN_ERR, "self: there is no operation %u", t->op);
+    if (t->op == TN_BARRIER)
+        return TN_OK;
     if (!width(t->dtype))
         return tn_error(TN_ERR, "self: there is no dtype %u", t->dtype);
-    if (t->op >= TN_BROADCAST && t->peer != 0)
+    if ((t->op == TN_ALL_REDUCE || t->op == TN_REDUCE_SCATTER) && (t->reduce < TN_SUM || t->reduce > TN_MIN))
+        return tn_error(TN_ERR, "self: there is no reduction %u", t->reduce);
+    if ((t->op == TN_BROADCAST || is_half(t)) && t->peer != 0)
         return tn_error(TN_ERR, "self: peer %u in a group of one rank", t->peer);
     return collective_count(t, &count);
 }
@@ -147,7 +158,7 @@ static tn_status run(struct tn_comm *c, const struct tn_transfer *t, struct tn_r
 {
     uint64_t count;
 
-    if (t->op == TN_SEND || t->op == TN_RECV)
+    if (is_half(t))
         return pair(c, t, r);
     collective_count(t, &count);
     if (t->op != TN_BROADCAST || (t->from && t->to))
@@ -167,7 +178,7 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
         if ((s = check(&t[i])) < 0)
             return s;
     for (uint32_t i = 0; i < n && r == &done; i++)
-        if (t[i].op >= TN_SEND && !(r = calloc(1, sizeof *r)))
+        if (is_half(&t[i]) && !(r = calloc(1, sizeof *r)))
             return tn_error(TN_ERR_MEMORY, "self: no memory for a request");
     pthread_mutex_lock(&c->lock);
     if (c->dead)

@@ -16,6 +16,7 @@
  * must be the same. */
 #ifndef TN_BENCH_H
 #define TN_BENCH_H
+#include <tenon/bootstrap.h>
 #include <tenon/kernels.h>
 
 struct tn_bench_case {
@@ -53,6 +54,7 @@ const struct tn_plugin *tn_bench_plugin(const char *name);   /* NULL: was not bu
 const void *tn_bench_interface(const struct tn_plugin *p, const char *id);
 const struct tn_host *tn_bench_host(void);
 void tn_bench_threads(uint32_t n);
+void tn_bench_store(const struct tn_store *store);   /* what plugins get as the host's store */
 const char *tn_bench_said(void);                 /* the last error that a plugin recorded */
 
 /* program.c */

@@ -48,10 +48,16 @@ static void say(uint32_t level, const char *text)
         fprintf(stderr, "plugin: %s\n", text);
 }
 
-static const void *no_interface(const char *id)
+static const struct tn_store *the_store;
+
+void tn_bench_store(const struct tn_store *store)
 {
-    (void)id;
-    return NULL;
+    the_store = store;
+}
+
+static const void *interface(const char *id)
+{
+    return strcmp(id, TN_STORE_ID) ? NULL : the_store;
 }
 
 struct job {
@@ -141,7 +147,7 @@ static const struct tn_host host = {
     .abi = TN_ABI,
     .error = error,
     .log = say,
-    .interface = no_interface,
+    .interface = interface,
     .parallel = parallel,
     .team = team,
     .barrier = barrier,

@@ -126,7 +126,12 @@ START_TEST(refuses_nonsense)
     t = (struct tn_transfer){.op = TN_ALL_TO_ALL, .dtype = TN_I32, .from = a, .to = a, .counts = &one, .counts_in = &two};
     ck_assert_int_eq(run(&t, 1), TN_ERR_SHAPE);
     t = (struct tn_transfer){.op = TN_ALL_REDUCE, .dtype = TN_I32, .from = a, .to = a, .count = 1};
+    ck_assert_int_lt(run(&t, 1), 0);             /* no reduction */
+    t.reduce = TN_MIN;
     ck_assert_int_eq(run(&t, 1), TN_OK);         /* what was refused before it began kills nobody */
+    t = (struct tn_transfer){.op = TN_BARRIER};
+    ck_assert_int_eq(run(&t, 1), TN_OK);
+    t = (struct tn_transfer){.op = TN_ALL_REDUCE, .dtype = TN_I32, .reduce = TN_SUM, .from = a, .to = a, .count = 1};
     ck_assert_int_eq(run(uneven, 2), TN_ERR_SHAPE);
     ck_assert_int_lt(run(&t, 1), 0);             /* what broke in the middle does */
 }

@@ -1,0 +1,247 @@
+/* comm.c - ranks as forked processes: the store of files they meet in, their start and their end. */
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "comm.h"
+
+#define MOST 8
+#define LIMIT 60                                 /* seconds for a case, all of it */
+
+static char folder[64];
+
+double tn_comm_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void tn_comm_sleep(double seconds)
+{
+    nanosleep(&(struct timespec){(time_t)seconds, (long)(fmod(seconds, 1) * 1e9)}, NULL);
+}
+
+void tn_comm_wrong(const struct tn_rank *r, int line, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fprintf(stderr, "  rank %u of %u, line %d: ", r->rank, r->size, line);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    _exit(1);
+}
+
+/* --- the store: a file for each key, which appears whole */
+static void path_of(const char *key, char *out, size_t size)
+{
+    int n = snprintf(out, size, "%s/", folder);
+
+    for (; *key && (size_t)n + 2 < size; key++)
+        out[n++] = (char)(*key == '/' ? ':' : *key);
+    out[n] = 0;
+}
+
+static tn_status store_set(const char *key, const void *data, uint64_t bytes)
+{
+    char path[512], part[520];
+    FILE *f;
+
+    path_of(key, path, sizeof path);
+    snprintf(part, sizeof part, "%s.part", path);
+    f = fopen(part, "wb");
+    if (!f || fwrite(data, 1, bytes, f) != bytes || fclose(f) || rename(part, path))
+        tn_bench_stop("%s: %s", part, strerror(errno));
+    return TN_OK;
+}
+
+static tn_status store_get(const char *key, void *data, uint64_t *bytes, double seconds)
+{
+    double until = tn_comm_now() + seconds;
+    char path[512];
+    FILE *f;
+
+    path_of(key, path, sizeof path);
+    while (!(f = fopen(path, "rb"))) {
+        if (tn_comm_now() > until)
+            return TN_ERR_TIMEOUT;
+        tn_comm_sleep(0.001);
+    }
+    *bytes = fread(data, 1, *bytes, f);
+    fclose(f);
+    return TN_OK;
+}
+
+static const struct tn_store store = {.struct_size = sizeof store, .set = store_set, .get = store_get};
+
+/* --- numbers */
+
+size_t tn_comm_width(uint32_t dtype)
+{
+    static const uint8_t bytes[] = {
+        [TN_F32] = 4, [TN_BF16] = 2, [TN_F16] = 2, [TN_I32] = 4, [TN_F64] = 8, [TN_I64] = 8, [TN_U8] = 1,
+    };
+
+    return bytes[dtype];
+}
+
+/* Exact for what cases use: whole numbers below 2048, infinity. */
+static uint16_t half_of(double v)
+{
+    int e;
+    double m = frexp(fabs(v), &e);
+
+    if (v == 0)
+        return 0;
+    if (isinf(v))
+        return (uint16_t)(v < 0 ? 0xfc00 : 0x7c00);
+    return (uint16_t)((v < 0 ? 0x8000 : 0) | (e + 14) << 10 | ((int)(m * 2048) & 1023));
+}
+
+static double of_half(uint16_t h)
+{
+    int e = h >> 10 & 31;
+    double v = e == 31 ? (h & 1023 ? NAN : INFINITY) : ldexp(e ? 1024 + (h & 1023) : h & 1023, (e ? e : 1) - 25);
+
+    return h & 0x8000 ? -v : v;
+}
+
+void tn_comm_set(uint32_t dtype, void *p, uint64_t i, double value)
+{
+    float f = (float)value;
+    uint32_t u;
+
+    memcpy(&u, &f, 4);
+    switch (dtype) {
+    case TN_F32: ((float *)p)[i] = f; break;
+    case TN_F64: ((double *)p)[i] = value; break;
+    case TN_BF16: ((uint16_t *)p)[i] = (uint16_t)(u >> 16); break;
+    case TN_F16: ((uint16_t *)p)[i] = half_of(value); break;
+    case TN_I32: ((int32_t *)p)[i] = (int32_t)value; break;
+    case TN_I64: ((int64_t *)p)[i] = (int64_t)value; break;
+    default: ((uint8_t *)p)[i] = (uint8_t)(int)value; break;
+    }
+}
+
+double tn_comm_get(uint32_t dtype, const void *p, uint64_t i)
+{
+    uint32_t u;
+    float f;
+
+    switch (dtype) {
+    case TN_F32: return (double)((const float *)p)[i];
+    case TN_F64: return ((const double *)p)[i];
+    case TN_BF16:
+        u = (uint32_t)((const uint16_t *)p)[i] << 16;
+        memcpy(&f, &u, 4);
+        return (double)f;
+    case TN_F16: return of_half(((const uint16_t *)p)[i]);
+    case TN_I32: return ((const int32_t *)p)[i];
+    case TN_I64: return (double)((const int64_t *)p)[i];
+    default: return ((const uint8_t *)p)[i];
+    }
+}
+
+tn_status tn_comm_do(struct tn_rank *r, struct tn_comm *c, const struct tn_transfer *t, uint32_t n)
+{
+    struct tn_request *q = NULL;
+    tn_status s = r->api->start(c, t, n, NULL, &q);
+
+    return s < 0 ? s : r->api->wait(q, r->limit);
+}
+
+/* --- processes */
+
+static void child(const char *plugin, const struct tn_comm_case *c, uint32_t rank, uint32_t n)
+{
+    struct tn_rank r = {.rank = rank, .size = n, .limit = c->rank_fails == NOBODY ? 20 : 2};
+    const struct tn_plugin *p;
+
+    if (c->rank_fails == LAST_UNSTARTED && rank == n - 1)
+        _exit(0);
+    if (tn_hosts_are_up())
+        tn_hosts_enter(rank);
+    tn_bench_store(&store);
+    p = tn_bench_plugin(plugin);
+    r.api = p ? tn_bench_interface(p, TN_COMM_ID) : NULL;
+    if (!r.api)
+        tn_comm_wrong(&r, __LINE__, "the plugin %s has no %s", plugin, TN_COMM_ID);
+    if (c->rank_fails < UNOPENED)
+        must(&r, r.api->open(rank, n, r.limit, &r.world) == TN_OK);
+    c->run(&r);
+    if (r.world)
+        r.api->close(r.world);
+    exit(0);
+}
+
+/* The rank that a case kills or stops has to be so; all others end with 0. */
+static int judge(const struct tn_comm_case *c, uint32_t rank, int status)
+{
+    if (c->rank_fails == (int32_t)rank)
+        return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void clean(void)
+{
+    char command[100];
+
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command))
+        tn_bench_stop("cannot remove %s", folder);
+}
+
+/* Waits for all; a rank that stopped itself is killed when the others have ended. */
+static int collect(const struct tn_comm_case *c, const pid_t *pid, uint32_t n)
+{
+    double until = tn_comm_now() + LIMIT;
+    int status[MOST] = {0}, ended[MOST] = {0}, failed = 0;
+
+    for (uint32_t left = n; left;) {
+        int late = tn_comm_now() > until;
+        for (uint32_t i = 0; i < n; i++) {
+            if (!ended[i] && (late || (left == 1 && c->rank_fails == (int32_t)i)))
+                kill(pid[i], SIGKILL);
+            if (!ended[i] && waitpid(pid[i], &status[i], WNOHANG) == pid[i]) {
+                ended[i] = 1;
+                left--;
+                if (late || !judge(c, i, status[i])) {
+                    failed = 1;
+                    fprintf(stderr, "  rank %u ended with status %#x%s\n", i, (unsigned)status[i], late ? ", by force" : "");
+                }
+            }
+        }
+        tn_comm_sleep(0.001);
+    }
+    return failed;
+}
+
+int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n)
+{
+    pid_t pid[MOST];
+    int failed;
+
+    snprintf(folder, sizeof folder, "/tmp/tenon-comm-XXXXXX");
+    if (n > MOST || !mkdtemp(folder))
+        tn_bench_stop("no folder for the store: %s", strerror(errno));
+    fflush(NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        pid[i] = fork();
+        if (pid[i] < 0)
+            tn_bench_stop("fork: %s", strerror(errno));
+        if (pid[i] == 0)
+            child(plugin, c, i, n);
+    }
+    failed = collect(c, pid, n);
+    clean();
+    if (failed)
+        printf("FAIL %s, %u ranks: %s\n", plugin, n, c->name);
+    return failed;
+}

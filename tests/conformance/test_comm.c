@@ -1,0 +1,132 @@
+/* test_comm.c - communicators that were built, against the list that all have to pass.
+ *
+ *     test_comm [PLUGIN [RANKS [CASE]]]      some of it; TN_COMM_VERBOSE=1 says how long each case takes
+ *     test_comm time [PLUGIN]                latency and rate of two ranks, to look at */
+#include <stdlib.h>
+#include "comm.h"
+
+static void time_one(struct tn_rank *r, uint64_t bytes, int n)
+{
+    float *x = calloc(1, bytes + 4);
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, x, x, bytes / 4, NULL, NULL, 0};
+    double best = 1e9, total = 0;
+
+    for (int i = -n / 4; i < n; i++) {
+        double begin = tn_comm_now(), took;
+        must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
+        took = tn_comm_now() - begin;
+        if (i >= 0) {
+            total += took;
+            best = took < best ? took : best;
+        }
+    }
+    if (r->rank == 0)
+        printf("all_reduce of %8llu bytes: best %9.1f us, mean %9.1f us\n", (unsigned long long)bytes, best * 1e6,
+               total / n * 1e6);
+    free(x);
+}
+
+static void timed(struct tn_rank *r)
+{
+    time_one(r, 4 << 10, 2000);
+    time_one(r, 64 << 10, 1000);
+    time_one(r, 1 << 20, 200);
+    time_one(r, 16 << 20, 20);
+    time_one(r, 64 << 20, 8);
+}
+
+/* How a plugin is tried: with these ranks, in this environment. */
+static const struct {
+    const char *plugin, *variable, *value;
+    uint32_t from, to;
+    int fails, hosts;                            /* the cases of failure, of two hosts, too */
+} tries[] = {
+    {"self", NULL, NULL, 1, 1, 0, 0},
+    {"gloo", NULL, NULL, 1, 4, 1, 1},
+    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0},
+    {"mpi", NULL, NULL, 1, 1, 0, 0},
+};
+
+static int run_list(const char *plugin, const struct tn_comm_case *c, uint32_t n, const char *only)
+{
+    int failed = 0;
+
+    for (; c->name; c++)
+        if (n >= c->least && (!only || !strcmp(only, c->name))) {
+            double begin = tn_comm_now();
+            failed += tn_comm_run(plugin, c, n);
+            if (getenv("TN_COMM_VERBOSE"))
+                printf("    %5.1f s %s\n", tn_comm_now() - begin, c->name);
+        }
+    return failed;
+}
+
+static int run_try(size_t i, uint32_t ranks, const char *only)
+{
+    int failed = 0;
+
+    if (tries[i].variable)
+        setenv(tries[i].variable, tries[i].value, 1);
+    for (uint32_t n = tries[i].from; n <= tries[i].to; n++) {
+        if (ranks && n != ranks)
+            continue;
+        double begin = tn_comm_now();
+        int before = failed;
+        failed += run_list(tries[i].plugin, tn_comm_values, n, only);
+        if (tries[i].fails)
+            failed += run_list(tries[i].plugin, tn_comm_failures, n, only);
+        printf("%s %s%s%s%s, %u ranks, %.1f s\n", failed == before ? "ok" : "FAIL", tries[i].plugin,
+               tries[i].variable ? " " : "", tries[i].variable ? tries[i].variable : "", tries[i].variable ? "=no" : "", n,
+               tn_comm_now() - begin);
+    }
+    if (tries[i].variable)
+        unsetenv(tries[i].variable);
+    return failed;
+}
+
+/* Half of the ranks on another host. */
+static int run_hosts(const char *plugin, uint32_t ranks, const char *only)
+{
+    int failed = 0, ran = 0;
+
+    for (uint32_t n = 3; n <= 4; n++)
+        for (int cable = 0; cable < 2 && (!ranks || n == ranks); cable++) {
+            if (tn_hosts_up(cable)) {
+                failed += cable ? run_list(plugin, tn_comm_values, n, only) + run_list(plugin, tn_comm_two_hosts, n, only)
+                                : run_list(plugin, tn_comm_no_cable, n, only);
+                ran = 1;
+            }
+            tn_hosts_down();
+        }
+    printf("%s %s on two hosts\n", failed ? "FAIL" : ran ? "ok" : "left out (needs root and network namespaces):", plugin);
+    return failed;
+}
+
+static int is_built(const char *plugin)
+{
+    char path[4096];
+    const char *top = getenv("top_builddir");
+    FILE *f;
+
+    snprintf(path, sizeof path, "%s/plugins/%s/.libs/%s.so", top ? top : ".", plugin, plugin);
+    f = fopen(path, "rb");
+    return f && !fclose(f);
+}
+
+int main(int argc, char **argv)
+{
+    const struct tn_comm_case timing = {"time", timed, 2, NOBODY};
+    int failed = 0, ran = 0;
+
+    if (argc > 1 && !strcmp(argv[1], "time"))
+        return tn_comm_run(argc > 2 ? argv[2] : "gloo", &timing, 2);
+    for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
+        if ((argc < 2 || !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
+            const uint32_t ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
+            failed += run_try(i, ranks, argc > 3 ? argv[3] : NULL);
+            if (tries[i].hosts)
+                failed += run_hosts(tries[i].plugin, ranks, argc > 3 ? argv[3] : NULL);
+            ran++;
+        }
+    return failed ? 1 : ran ? 0 : 77;
+}
