@@ -70,6 +70,8 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
     s = tn_graph_autodiff(g);
     if (!s)
         s = done(p, g, "autodiff");
+    if (!s && p->recompute && !(s = tn_graph_recompute(g)))
+        s = done(p, g, "recompute");
     if (!s)
         s = train_passes(p, g);
     if (!s && !(s = tn_graph_finish(g, p->finish)))

@@ -210,8 +210,6 @@ static void check_reach(struct tn_config *c)
 {
     if (!tn_config_is(c, "backend.dtype", "fp32"))
         tn_config_problem(c, "backend.dtype", "%s is not supported by this version; fp32 is", tn_config_text(c, "backend.dtype"));
-    if (tn_config_flag(c, "train.recompute"))
-        tn_config_problem(c, "train.recompute", "recomputing activations is not supported by this version; set it to no");
     if (!tn_config_is(c, "model.arch", "gpt2"))
         tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
 }

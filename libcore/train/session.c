@@ -132,6 +132,7 @@ static tn_status make_graph(struct tn_session *s, int which)
     struct tn_model_use use = use_of(s, which);
     struct part *part = &s->part[which];
     struct tn_pipeline pipeline = {.pass = s->engine.pass, .n_pass = s->engine.n_pass, .finish = which == TRAIN ? &s->engine.finish : NULL,
+                                   .recompute = (uint32_t)tn_config_flag(s->config, "train.recompute"),
                                    .claims = tn_engine_claims, .claims_ctx = &s->engine, .after = dump, .after_ctx = s};
     tn_status status;
 
