@@ -139,6 +139,7 @@ struct tn_graph {
     /* symbols of expressions that change from step to step: lr, t */
     const char *symbol[16];
     uint32_t n_symbol;
+    uint32_t scales_loss;                        /* the backward is seeded with a multiple, the symbol loss_scale */
     struct tn_task_entry *task;
     uint32_t n_task, task_room;
     double (*option)(void *ctx, const char *key);                   /* of the pass that runs */

@@ -157,6 +157,8 @@ tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, co
                              .config = config,
                              .data = data->fingerprint,
                              .tokenizer = data->tokenizer_hash};
+    if (!tn_session_scale_get(s, &state.loss_scale, &state.loss_scale_good))
+        state.loss_scale = 0;
     status = tn_save_commit(save, &state);
     json_decref(config);
     return status;

@@ -14,6 +14,10 @@
 
 enum { TRAIN, EVAL, LOGITS, PARTS };
 
+#define SCALE_FIRST 65536.0
+#define SCALE_MOST 0x1p40
+#define SCALE_PATIENCE 2000                      /* updates until it is doubled */
+
 struct part {
     struct tn_graph *graph;
     struct tn_plan *plan;
@@ -34,6 +38,8 @@ struct tn_session {
     struct tn_session_tensor *tensor;
     uint32_t n_tensor;
     uint64_t seed;
+    double scale, used_scale;                    /* of the loss: for the next update, in the last one; 1: none */
+    uint64_t good;                               /* updates since the scale changed */
     int32_t *staged;                             /* this rank's part of an input, all micro-batches */
     char bad[256];
 };
@@ -105,6 +111,11 @@ static tn_status read_shape(struct tn_session *s)
 
 /* --- graphs and plans */
 
+static uint32_t dtype_of(const struct tn_config *c)
+{
+    return tn_config_is(c, "backend.dtype", "bf16") ? TN_BF16 : tn_config_is(c, "backend.dtype", "fp16") ? TN_F16 : TN_F32;
+}
+
 static void dump(void *ctx, const char *step, struct tn_graph *g)
 {
     struct tn_session *s = ctx;
@@ -132,6 +143,7 @@ static tn_status make_graph(struct tn_session *s, int which)
     struct tn_model_use use = use_of(s, which);
     struct part *part = &s->part[which];
     struct tn_pipeline pipeline = {.pass = s->engine.pass, .n_pass = s->engine.n_pass, .finish = which == TRAIN ? &s->engine.finish : NULL,
+                                   .dtype = dtype_of(s->config),
                                    .recompute = (uint32_t)tn_config_flag(s->config, "train.recompute"),
                                    .claims = tn_engine_claims, .claims_ctx = &s->engine, .after = dump, .after_ctx = s};
     tn_status status;
@@ -251,6 +263,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
+    s->scale = s->used_scale = dtype_of(s->config) == TN_F16 ? SCALE_FIRST : 1;
     s->mesh = tn_mesh_single();
     read_model(s);
     status = read_shape(s);
@@ -398,6 +411,48 @@ static tn_status read_scalar(struct part *part, const struct tn_value *v, double
     return status;
 }
 
+static int has_scale(const struct tn_session *s)
+{
+    return dtype_of(s->config) == TN_F16;
+}
+
+int tn_session_scale_get(const struct tn_session *s, double *scale, uint64_t *good)
+{
+    *scale = s->scale;
+    *good = s->good;
+    return has_scale(s);
+}
+
+tn_status tn_session_scale_set(struct tn_session *s, double scale, uint64_t good)
+{
+    int exponent;
+
+    if (!has_scale(s))
+        return TN_OK;
+    if (!(scale >= 1 && scale <= SCALE_MOST) || frexp(scale, &exponent) != 0.5 || good >= SCALE_PATIENCE)
+        return tn_error(TN_ERR_INPUT, "%g, unchanged for %llu updates, is no scale of the loss: it is a power of two from 1 to %g, and "
+                        "doubled after %d updates", scale, (unsigned long long)good, SCALE_MOST, SCALE_PATIENCE);
+    s->scale = scale;
+    s->good = good;
+    return TN_OK;
+}
+
+/* After an update: down at once, up slowly. A loss that is not finite, or a norm that is not even without a scale, is no
+ * matter of the scale. */
+static void settle_scale(struct tn_session *s, struct tn_session_result *r)
+{
+    if (!has_scale(s))
+        return;
+    if (r->skipped) {
+        r->overflow = isfinite(r->loss) && s->scale > 1;
+        s->scale = r->overflow ? s->scale / 2 : s->scale;
+        s->good = 0;
+    } else if (++s->good == SCALE_PATIENCE) {
+        s->scale = s->scale < SCALE_MOST ? 2 * s->scale : s->scale;
+        s->good = 0;
+    }
+}
+
 tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                             struct tn_session_result *out)
 {
@@ -405,7 +460,7 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
     int64_t n = s->shape.n_micro;
     tn_status status = feed(s, part, "tokens", n, tokens);
 
-    *out = (struct tn_session_result){0};
+    *out = (struct tn_session_result){.scale = s->scale};
     if (!status)
         status = feed(s, part, "targets", n, targets);
     if (!status)
@@ -414,6 +469,8 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
         status = tn_run_symbol(part->run, "lr", lr);
     if (!status)
         status = tn_run_symbol(part->run, "t", (double)step + 1);
+    if (!status)
+        status = tn_run_symbol(part->run, "loss_scale", s->scale);
     if (status)
         return status;
     tn_run_seed(part->run, s->seed, step);
@@ -424,7 +481,9 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
         status = read_scalar(part, part->gnorm, &out->gnorm);
     if (status)
         return status;
+    s->used_scale = s->scale;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
+    settle_scale(s, out);
     return out->skipped ? TN_OK : tn_run_update(part->run);
 }
 
@@ -476,8 +535,13 @@ tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
 {
     const struct tn_value *grad = s->tensor[i].value->param->grad;
+    const struct tn_plan *plan = s->part[TRAIN].plan;
+    tn_status status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
+    float *x = host;
 
-    return tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(s->part[TRAIN].plan, grad));
+    for (int64_t k = 0; k < tn_plan_count(plan, grad) && !status && s->used_scale != 1; k++)
+        x[k] = (float)(x[k] / s->used_scale);
+    return status;
 }
 
 tn_status tn_session_step_logits(struct tn_session *s, void *host)
