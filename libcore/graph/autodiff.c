@@ -165,10 +165,10 @@ static void seed_loss(struct tape *t, struct tn_value *loss, struct tn_value *se
     scaled = tn_expr(g, "a*b", TN_IN(loss, seed));
     if (scaled)
         tn_graph_output(g, "loss", accumulate(g, scaled, "loss"));
-    if (g->scales_loss) {
+    if (tn_graph_has_symbol(g, TN_LOSS_SCALE)) {
         tn_after(g, seed->producer);
         tn_set_role(g, "loss_scale");
-        seed = tn_add(g, "expr", TN_IN(seed), TN_WITH(TN_TEXT("f", "a*loss_scale"), TN_NAMES("uniform", "loss_scale")));
+        seed = tn_add(g, "expr", TN_IN(seed), TN_WITH(TN_TEXT("f", "a*loss_scale"), TN_NAMES("uniform", TN_LOSS_SCALE)));
     }
     if (seed)
         contribute(t, loss, seed);

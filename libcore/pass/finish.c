@@ -102,7 +102,9 @@ static struct tn_value *sum_of_squares(struct tn_graph *g)
 
 static struct tn_value *unscaled(struct tn_graph *g, struct tn_value *v)
 {
-    return g->scales_loss ? tn_add(g, "expr", TN_IN(v), TN_WITH(TN_TEXT("f", "a*(1/loss_scale)"), TN_NAMES("uniform", "loss_scale"))) : v;
+    if (!tn_graph_has_symbol(g, TN_LOSS_SCALE))
+        return v;
+    return tn_add(g, "expr", TN_IN(v), TN_WITH(TN_TEXT("f", "a*(1/loss_scale)"), TN_NAMES("uniform", TN_LOSS_SCALE)));
 }
 
 /* The attributes and the text of a parameter's update. */
@@ -110,8 +112,9 @@ static uint32_t update_attributes(struct tn_graph *g, const struct tn_param *p, 
                                   struct tn_attr *attr)
 {
     const char **in = tn_alloc(g->arena, (n_slot + 4) * sizeof *in), **results = tn_alloc(g->arena, (n_slot + 1) * sizeof *results);
-    static const char *const uniform[] = {"lr", "t", "loss_scale"};
-    const char *text = tn_text(g->arena, "%s%s%s", g->scales_loss ? "g = g*(1/loss_scale); " : "",
+    static const char *const uniform[] = {"lr", "t", TN_LOSS_SCALE};
+    uint32_t scaled = (uint32_t)tn_graph_has_symbol(g, TN_LOSS_SCALE);
+    const char *text = tn_text(g->arena, "%s%s%s", scaled ? "g = g*(1/loss_scale); " : "",
                                clipped ? "g = g*clip_factor; " : "", f->update);
     uint32_t k = 0;
 
@@ -124,7 +127,7 @@ static uint32_t update_attributes(struct tn_graph *g, const struct tn_param *p, 
     attr[k++] = (struct tn_attr)TN_TEXT("f", text);
     attr[k++] = (struct tn_attr){"in", TN_ATTR_NAMES, 2 + n_slot + (clipped != 0), {.names = in}};
     attr[k++] = (struct tn_attr){"results", TN_ATTR_NAMES, 1 + n_slot, {.names = results}};
-    attr[k++] = (struct tn_attr){"uniform", TN_ATTR_NAMES, 2 + g->scales_loss, {.names = uniform}};
+    attr[k++] = (struct tn_attr){"uniform", TN_ATTR_NAMES, 2 + scaled, {.names = uniform}};
     if (p->lr_scale != 1)
         attr[k++] = (struct tn_attr){"lr_scale", TN_ATTR_FLOAT, 1, {.f = p->lr_scale}};
     for (uint32_t i = 0; i < f->n_option; i++) {

@@ -144,7 +144,8 @@ tn_status tn_graph_precision(struct tn_graph *g, uint32_t dtype)
     struct precision p = {.g = g, .dtype = dtype, .n_value = g->n_value,
                           .now = tn_alloc(g->arena, (g->n_value + 1) * sizeof *p.now)};
 
-    g->scales_loss = dtype == TN_F16;
+    if (dtype == TN_F16)
+        tn_graph_symbol(g, TN_LOSS_SCALE);
     for (struct tn_node *n = g->first[TN_FORWARD]; n && !g->status; n = n->next)
         if (n->n_out && n->out[0]->id < p.n_value)
             lower(&p, n);

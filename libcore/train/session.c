@@ -470,7 +470,7 @@ tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *
     if (!status)
         status = tn_run_symbol(part->run, "t", (double)step + 1);
     if (!status)
-        status = tn_run_symbol(part->run, "loss_scale", s->scale);
+        status = tn_run_symbol(part->run, TN_LOSS_SCALE, s->scale);
     if (status)
         return status;
     tn_run_seed(part->run, s->seed, step);
