@@ -3,8 +3,8 @@
  * A file is a group of operations: prepare looks at the problem once and keeps a plan in kernel->state,
  * launch runs it. The pieces they build on: nests of loops (nest.c), element-wise programs over rectangles
  * (program.c), sums over nests (reduce.c), matrix products (gemm.c), items shared out to threads (below). A
- * prepare declines what it would do badly; ref takes it. Sizes and strides count elements everywhere, all of
- * them 4 bytes wide but for cast. */
+ * prepare declines what it would do badly; low.c then tries it in fp32, else ref takes it. Sizes and strides
+ * count elements everywhere. */
 #ifndef TENON_CPU_H
 #define TENON_CPU_H
 #include <stdatomic.h>
@@ -29,7 +29,10 @@ TN_CPU_OPS(TN_CPU_DECLARE)
 struct tn_cpu_level {
     const char *name;
     tn_cpu_prepare_fn *const *prepare;
+    /* The same problem through copies in fp32 of all its operands in bf16 and fp16 (low.c). */
+    tn_status (*through_f32)(tn_cpu_prepare_fn *inner, const struct tn_problem *p, struct tn_kernel *out);
 };
+tn_status tn_cpu_through_f32(tn_cpu_prepare_fn *inner, const struct tn_problem *p, struct tn_kernel *out);
 
 /* --- nests of loops (nest.c) */
 #define TN_NEST_LOOPS 16
