@@ -57,12 +57,12 @@ int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 struct tn_cpu_view {                             /* a rectangle of one operand */
     char *base;
     int64_t row, col;                            /* strides */
+    uint32_t dtype;                              /* fp32, bf16, fp16; int32 for inputs */
 };
 struct tn_cpu_program;
-/* Bits of integer: int32 inputs; of accumulate: outputs that are added to. Returns owned (free), or NULL if
+/* Bits of accumulate: outputs that are added to. Returns owned (free), or NULL if
  * the program is too large or memory is short. */
-struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t integer,
-                                           uint32_t accumulate);
+struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t accumulate);
 /* views: inputs, then outputs. */
 void tn_cpu_program_run(const struct tn_cpu_program *e, const struct tn_cpu_view *views, int64_t rows,
                         int64_t cols, const float *uniform);
