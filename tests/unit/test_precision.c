@@ -64,13 +64,15 @@ static void check_node(const struct tn_node *n)
             ck_assert_msg(!is_low(n->in[i]), "node %u %s after the micro-batches reads %%%u, which is low", n->id, op, n->in[i]->id);
 }
 
-/* One cast of a parameter at most, in the prologue; norms and biases are read as they are. */
+/* One cast of a parameter at most, in the prologue; norms and biases are read as they are. Gradients are made in fp32,
+ * not rounded and cast. */
 static void check_param(const struct tn_value *p)
 {
     int casts = 0;
 
     ck_assert_uint_eq(p->dtype, TN_F32);
     ck_assert_uint_eq(p->param->grad->dtype, TN_F32);
+    ck_assert_msg(strcmp(p->param->grad->producer->in[0]->producer->op->name, "cast"), "the gradient of %s was low", p->name);
     for (uint32_t i = 0; i < p->n_user; i++)
         if (!strcmp(p->user[i]->op->name, "cast")) {
             ck_assert_uint_eq(p->user[i]->phase, TN_PROLOGUE);
