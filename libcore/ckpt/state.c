@@ -72,6 +72,20 @@ static tn_status read_files(struct tn_saved *s)
     return status;
 }
 
+/* Only training in fp16 has one. */
+static tn_status read_scale(struct tn_saved *s)
+{
+    const json_t *scale = json_object_get(s->root, "loss_scale"), *good = json_object_get(s->root, "loss_scale_good");
+
+    if (!scale)
+        return TN_OK;
+    if (!json_is_number(scale) || !json_is_integer(good) || json_integer_value(good) < 0)
+        return wrong(s, "\"loss_scale\" or \"loss_scale_good\" is no proper number");
+    s->loss_scale = json_number_value(scale);
+    s->loss_scale_good = (uint64_t)json_integer_value(good);
+    return TN_OK;
+}
+
 static tn_status read_root(struct tn_saved *s)
 {
     const json_t *format = json_object_get(s->root, "format"), *step = json_object_get(s->root, "step");
@@ -88,7 +102,7 @@ static tn_status read_root(struct tn_saved *s)
     if (!json_is_object(s->config) || !s->data ||
         !tn_hash_parse(json_string_value(json_object_get(s->root, "tokenizer")), &s->tokenizer))
         return wrong(s, "\"config\", \"data\" or \"tokenizer\" is missing or of another kind");
-    return read_files(s);
+    return read_scale(s) < 0 ? TN_ERR_INPUT : read_files(s);
 }
 
 static tn_status check_size(const struct tn_saved_file *f, const char *path)
@@ -175,6 +189,10 @@ char *tn_saved_text(const struct tn_saved *s)
     json_t *root = json_pack("{s:i, s:I, s:I, s:s, s:s, s:O, s:o}", "format", FORMAT, "step",
                              (json_int_t)s->step, "seed", (json_int_t)s->seed, "data", s->data, "tokenizer",
                              hash, "config", (json_t *)s->config, "files", files);
+    if (root && s->loss_scale > 0) {
+        json_object_set_new(root, "loss_scale", json_real(s->loss_scale));
+        json_object_set_new(root, "loss_scale_good", json_integer((json_int_t)s->loss_scale_good));
+    }
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (!text || json_object_size(files) != s->count) {
         tn_error(TN_ERR, "state.json cannot be written: a text in it is no UTF-8");

@@ -19,6 +19,8 @@ struct tn_saved {
     const json_t *config;                        /* the resolved configuration; borrowed from root */
     const char *data;                            /* fingerprint of the data (dataset.h) */
     uint64_t tokenizer;                          /* XXH64 of tokenizer.json; 0: there was none */
+    double loss_scale;                           /* of training in fp16, see train/session.h; 0: there was none */
+    uint64_t loss_scale_good;                    /* updates since it changed */
     uint64_t count;
     struct tn_saved_file *file;                  /* [count] */
     json_t *root;                                /* owns all of it */

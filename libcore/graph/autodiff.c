@@ -7,7 +7,8 @@
  * all_gather on the same axis made (its adjoint, a reduce_scatter, wants the partial sum).
  *
  * The loss is a sum over tokens; the seed is 1 over the number of valid tokens of the whole update, so gradients of
- * micro-batches and ranks simply add up and nothing is scaled anywhere else. */
+ * micro-batches and ranks simply add up and nothing is scaled anywhere else. Where gradients in fp16 would vanish the
+ * seed is multiplied by the symbol loss_scale; finish takes it out again. */
 #include "graph/internal.h"
 #include "graph/op.h"
 #include <stdlib.h>
@@ -164,7 +165,13 @@ static void seed_loss(struct tape *t, struct tn_value *loss, struct tn_value *se
     scaled = tn_expr(g, "a*b", TN_IN(loss, seed));
     if (scaled)
         tn_graph_output(g, "loss", accumulate(g, scaled, "loss"));
-    contribute(t, loss, seed);
+    if (tn_graph_has_symbol(g, TN_LOSS_SCALE)) {
+        tn_after(g, seed->producer);
+        tn_set_role(g, "loss_scale");
+        seed = tn_add(g, "expr", TN_IN(seed), TN_WITH(TN_TEXT("f", "a*loss_scale"), TN_NAMES("uniform", TN_LOSS_SCALE)));
+    }
+    if (seed)
+        contribute(t, loss, seed);
 }
 
 static tn_status take_gradients(struct tape *t)
@@ -201,6 +208,9 @@ tn_status tn_graph_autodiff(struct tn_graph *g)
         seed_loss(&t, loss, seed);
     for (struct tn_node *n = g->last[TN_FORWARD]; n && !g->status; n = n->prev)
         backward(&t, n);
+    for (struct tn_node *n = g->last[TN_PROLOGUE]; n && !g->status; n = n->prev)
+        if (n->n_out && n->out[0]->id < t.n_value)           /* casts of weights; not the seed */
+            backward(&t, n);
     take_gradients(&t);
     for (uint32_t i = 0; i < t.n_value; i++)
         free(t.of[i].value);

@@ -248,6 +248,14 @@ uint32_t tn_graph_symbol(struct tn_graph *g, const char *name)
     return g->n_symbol++;
 }
 
+int tn_graph_has_symbol(const struct tn_graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->n_symbol; i++)
+        if (!strcmp(g->symbol[i], name))
+            return 1;
+    return 0;
+}
+
 int64_t tn_value_dim(const struct tn_value *v, const char *dim)
 {
     int d = tn_value_find_dim(v, dim);

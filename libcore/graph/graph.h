@@ -166,6 +166,7 @@ void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from no
 struct tn_value *tn_graph_find_output(const struct tn_graph *g, const char *name);
 struct tn_value *tn_graph_find_input(const struct tn_graph *g, const char *name);
 uint32_t tn_graph_symbol(struct tn_graph *g, const char *name);
+int tn_graph_has_symbol(const struct tn_graph *g, const char *name);
 
 /* --- walking, for the core */
 struct tn_node *tn_graph_first(const struct tn_graph *g);            /* of the first phase that has any */
@@ -208,6 +209,8 @@ char *tn_graph_dump(struct tn_graph *g, struct tn_arena *arena, const char *only
 struct tn_graph *tn_graph_read(const char *text);                    /* NULL after tn_error with line and column */
 
 /* --- gradients (autodiff.c) */
+/* The backward of a graph that has this symbol is seeded with a multiple; its gradients are that multiple. */
+#define TN_LOSS_SCALE "loss_scale"
 /* Adds the backward of output "loss" seeded with output "seed", sets every parameter's grad, accumulated over the
  * micro-batches; removes dead nodes. */
 tn_status tn_graph_autodiff(struct tn_graph *g);

@@ -51,7 +51,7 @@ int64_t op_dim(const struct tn_node *n, const char *dim)
 }
 
 /* One output with the dims of attribute out; sizes from the inputs. */
-void op_shape_out(struct tn_node *n)
+void op_shape_out_as(struct tn_node *n, uint32_t dtype)
 {
     const struct tn_attr *out = tn_node_attr(n, "out");
     int64_t size[TN_MAX_RANK];
@@ -67,7 +67,66 @@ void op_shape_out(struct tn_node *n)
             return;
         }
     }
-    tn_node_output(n, out->count, out->as.names, size, TN_F32);
+    tn_node_output(n, out->count, out->as.names, size, dtype);
+}
+
+void op_shape_out(struct tn_node *n)
+{
+    op_shape_out_as(n, op_to(n, TN_F32));
+}
+
+/* --- dtypes */
+
+uint32_t op_to(const struct tn_node *n, uint32_t otherwise)
+{
+    return (uint32_t)tn_node_int(n, "to", otherwise);
+}
+
+int op_is_low(uint32_t dtype)
+{
+    return dtype == TN_BF16 || dtype == TN_F16;
+}
+
+struct tn_value *op_as(struct tn_value *v, uint32_t dtype)
+{
+    return !v || v->dtype == dtype ? v : tn_add(v->graph, "cast", TN_IN(v), TN_WITH(TN_INT("to", dtype)));
+}
+
+/* tn_add of einsum or expr with a result of this dtype; the attribute to is there only where one of the inputs is low:
+ * else the result is fp32 anyway. */
+struct tn_value *op_with(struct tn_graph *g, const char *op, struct tn_value *const *in, size_t n_in,
+                         const struct tn_attr *attr, size_t n_attr, uint32_t to)
+{
+    struct tn_attr all[8];
+    int low = op_is_low(to);
+
+    for (size_t i = 0; i < n_in; i++)
+        low |= in[i] && op_is_low(in[i]->dtype);
+    if (!low || n_attr >= sizeof all / sizeof *all)
+        return tn_add(g, op, in, n_in, attr, n_attr);
+    for (size_t i = 0; i < n_attr; i++)
+        all[i] = attr[i];
+    all[n_attr] = (struct tn_attr)TN_INT("to", to);
+    return tn_add(g, op, in, n_in, all, n_attr + 1);
+}
+
+static int is_constant(const struct tn_value *v)
+{
+    const struct tn_node *n = v->producer;
+
+    if (!n)
+        return v->kind == TN_VALUE_PARAM || v->kind == TN_VALUE_POSITIONS;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!is_constant(n->in[i]))
+            return 0;
+    return n->n_in > 0;
+}
+
+/* The gradient of a value has its dtype, but for what is made of parameters alone, such as a cast or gathered weight:
+ * there it is a sum over all tokens, and goes to the accumulators as it comes. */
+uint32_t op_grad_dtype(const struct tn_value *v)
+{
+    return op_is_low(v->dtype) && is_constant(v) ? TN_F32 : v->dtype;
 }
 
 /* Do all inputs give the same size to each dim that they share? */

@@ -58,7 +58,8 @@ static void attention_grad(struct tn_node *n, struct tn_value *const *dy, struct
     struct tn_attr rows = {"out", TN_ATTR_NAMES, lse->rank, {.names = lse->dim}};
 
     d = dy[0] ? dy[0] : tn_expr(g, "select(0, a, 0)", TN_IN(o));
-    delta = tn_add(g, "sum", TN_IN(tn_expr(g, "a*b", TN_IN(d, o))), TN_WITH(rows));
+    delta = op_with(g, "expr", TN_IN(d, o), TN_WITH(TN_TEXT("f", "a*b")), TN_F32);
+    delta = tn_add(g, "sum", TN_IN(delta), TN_WITH(rows));
     if (dy[1])
         delta = tn_expr(g, "a - b", TN_IN(delta, dy[1]));
     dq = tn_add(g, "attn_bwd", TN_IN(n->in[0], n->in[1], n->in[2], n->in[3], n->in[4], lse, delta, d), n->attr, n->n_attr);
@@ -71,7 +72,8 @@ static struct tn_value *as_keys(struct tn_value *v)
     return v ? tn_add(v->graph, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "seq"), TN_TEXT("now", "keys"))) : NULL;
 }
 
-/* The scores as a whole: [batch, heads, (rep,) seq, keys], with the mask of dropout counted like the fused one's. */
+/* The scores as a whole: [batch, heads, (rep,) seq, keys], with the mask of dropout counted like the fused one's. Scores
+ * and softmax are fp32, the weights meet the values in the values' dtype. */
 static void attention_decompose(struct tn_node *n, struct tn_value **out)
 {
     struct tn_graph *g = n->graph;
@@ -84,13 +86,13 @@ static void attention_decompose(struct tn_node *n, struct tn_value **out)
     for (uint32_t d = 0; d < heads; d++)
         dim[1 + d] = q->dim[2 + d];
     dim[heads + 1] = "seq", dim[heads + 2] = "keys";
-    s = tn_add(g, "einsum", TN_IN(q, k), &all, 1);
+    s = op_with(g, "einsum", TN_IN(q, k), &all, 1, TN_F32);
     s = tn_add(g, "expr", TN_IN(s, n->in[3], kpos), TN_WITH(TN_TEXT("f", "select(ge(b, c), a*scale, -inf)"),
                                                           {"scale", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "scale", 1)}}));
     max = tn_expr(g, "select(ge(a, -1e38), a, 0)", TN_IN(tn_add(g, "rowmax", TN_IN(s), &rows, 1)));
     e = tn_expr(g, "exp(a - b)", TN_IN(s, max));
     sum = tn_add(g, "sum", TN_IN(e), &rows, 1);
-    p = tn_expr(g, "select(b, a/b, 0)", TN_IN(e, sum));
+    p = op_as(tn_expr(g, "select(b, a/b, 0)", TN_IN(e, sum)), q->dtype);
     if (tn_node_float(n, "dropout", 0) > 0)
         p = tn_add(g, "dropout", TN_IN(p), TN_WITH({"p", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "dropout", 0)}}, TN_INT("key", tn_node_int(n, "key", 0))));
     out[0] = tn_add(g, "einsum", TN_IN(p, v), TN_WITH(OP_DIMS_OF(q)));

@@ -48,9 +48,17 @@ static void embed_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_
     dx[0] = tn_add(n->graph, "embed_bwd", TN_IN(dy[0], n->in[1], n->in[0]), TN_NONE);
 }
 
-static void shape_like2(struct tn_node *n)
+static void pick_bwd_shape(struct tn_node *n)
 {
     op_like(n, 2);
+}
+
+/* A sum over all places: fp32, whatever the table is. */
+static void embed_bwd_shape(struct tn_node *n)
+{
+    const struct tn_value *w = n->in[2];
+
+    tn_node_output(n, w->rank, w->dim, w->size, TN_F32);
 }
 
 static const char *embed_bwd_layout(const struct tn_node *n, int axis, tn_layout *out)
@@ -138,8 +146,10 @@ static void split_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_
     struct tn_value *x = n->in[0];
     int at = tn_value_find_dim(x, tn_node_text(n, "dim"));
 
-    for (uint32_t i = 0; i < n->n_out; i++)
+    for (uint32_t i = 0; i < n->n_out; i++) {
         part[i] = dy[i] ? dy[i] : tn_add(n->graph, "expr", TN_IN(n->out[i]), TN_WITH(TN_TEXT("f", "select(0, a, 0)")));
+        part[i] = op_as(part[i], op_grad_dtype(x));
+    }
     dx[0] = tn_add(n->graph, "stack", part, n->n_out, TN_WITH(TN_TEXT("dim", tn_node_text(n, "dim")), TN_INT("at", at)));
 }
 
@@ -219,9 +229,9 @@ static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
 
 const struct tn_op tn_ops_index[] = {
     {.name = "embed", .n_in_min = 2, .n_in_max = 2, .least = {1}, .shape = embed_shape, .layout = embed_layout, .grad = embed_grad, .flops = no_flops},
-    {.name = "embed_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = shape_like2, .layout = embed_bwd_layout},
+    {.name = "embed_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = embed_bwd_shape, .layout = embed_bwd_layout},
     {.name = "pick", .n_in_min = 2, .n_in_max = 2, .least = {1}, .shape = pick_shape, .layout = pick_layout, .grad = pick_grad, .flops = no_flops},
-    {.name = "pick_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = shape_like2, .layout = pick_bwd_layout},
+    {.name = "pick_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 0, 1}, .unread = 4, .shape = pick_bwd_shape, .layout = pick_bwd_layout},
     {.name = "split", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = split_shape, .layout = split_layout,
      .grad = split_grad, .flops = no_flops},
     {.name = "stack", .flags = TN_OP_STACK, .n_in_min = 1, .n_in_max = TN_MAX_IN, .shape = stack_shape, .layout = stack_layout,

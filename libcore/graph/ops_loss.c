@@ -37,7 +37,8 @@ static void ce_decompose(struct tn_node *n, struct tn_value **out)
     struct tn_attr rows = OP_DIMS_OF(i);
 
     max = tn_add(g, "rowmax", TN_IN(x), TN_WITH(rows));
-    sum = tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a - b)", TN_IN(x, max))), TN_WITH(rows));
+    sum = op_with(g, "expr", TN_IN(x, max), TN_WITH(TN_TEXT("f", "exp(a - b)")), TN_F32);
+    sum = tn_add(g, "sum", TN_IN(sum), TN_WITH(rows));
     picked = tn_add(g, "pick", TN_IN(x, i), TN_NONE);
     out[0] = tn_expr(g, "select(ge(d, 0), log(a) + b - c, 0)", TN_IN(sum, max, picked, i));
 }
@@ -52,8 +53,10 @@ static void head_shape(struct tn_node *n)
 
 static void head_bwd_shape(struct tn_node *n)
 {
+    const struct tn_value *w = n->in[1];
+
     op_like(n, 0);
-    op_like(n, 1);
+    tn_node_output(n, w->rank, w->dim, w->size, TN_F32);
 }
 
 static const char *head_layout(const struct tn_node *n, int axis, tn_layout *out)
@@ -99,7 +102,7 @@ static void head_decompose(struct tn_node *n, struct tn_value **out)
     dim[i->rank] = w->dim[0];
     all.as.names = dim;
     all.count = i->rank + 1;
-    logits = tn_add(g, "einsum", TN_IN(x, w), TN_WITH(all));
+    logits = op_with(g, "einsum", TN_IN(x, w), TN_WITH(all), TN_F32);
     max = tn_add(g, "rowmax", TN_IN(logits), TN_WITH(rows));
     sum = tn_add(g, "sum", TN_IN(tn_expr(g, "exp(a - b)", TN_IN(logits, max))), TN_WITH(rows));
     out[0] = tn_expr(g, "log(a) + b", TN_IN(sum, max));

@@ -21,7 +21,7 @@ static void einsum_shape(struct tn_node *n)
     } else if (n->n_in > 2)
         tn_graph_fail(n->graph, TN_ERR, "einsum of %u inputs without an epilogue", n->n_in);
     for (uint32_t r = 0; r < results && !n->graph->status; r++)
-        op_shape_out(n);
+        op_shape_out_as(n, op_to(n, n->in[0]->dtype == n->in[1]->dtype ? n->in[0]->dtype : TN_F32));
 }
 
 static const char *einsum_layout(const struct tn_node *n, int axis, tn_layout *out)
@@ -55,7 +55,7 @@ static void einsum_grad(struct tn_node *n, struct tn_value *const *dy, struct tn
         return;
     }
     for (uint32_t i = 0; i < 2; i++)
-        dx[i] = tn_add(g, "einsum", TN_IN(dy[0], n->in[1 - i]), TN_WITH(OP_DIMS_OF(n->in[i])));
+        dx[i] = op_with(g, "einsum", TN_IN(dy[0], n->in[1 - i]), TN_WITH(OP_DIMS_OF(n->in[i])), op_grad_dtype(n->in[i]));
 }
 
 static double einsum_flops(const struct tn_node *n, const struct tn_mesh *m)
@@ -70,7 +70,7 @@ static double volume_flops(const struct tn_node *n, const struct tn_mesh *m)
 
 static void sum_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
 {
-    dx[0] = tn_add(n->graph, "expand", TN_IN(dy[0], n->in[0]), TN_NONE);
+    dx[0] = tn_add(n->graph, "expand", TN_IN(op_as(dy[0], op_grad_dtype(n->in[0])), n->in[0]), TN_NONE);
 }
 
 static void expand_shape(struct tn_node *n)
@@ -99,6 +99,7 @@ static const char *expand_layout(const struct tn_node *n, int axis, tn_layout *o
 static void expand_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
 {
     dx[0] = tn_add(n->graph, "sum", TN_IN(dy[0]), TN_WITH(OP_DIMS_OF(n->in[0])));
+    dx[0] = op_as(dx[0], op_grad_dtype(n->in[0]));
 }
 
 /* --- expr */
@@ -136,10 +137,28 @@ static const struct tn_expr *expr_compile(struct tn_node *n)
     return e;
 }
 
+/* The dtype of the inputs with the most dims, so that a bias or a statistic in fp32 leaves an activation what it is;
+ * fp32 where those differ, or are whole numbers. */
+static uint32_t expr_dtype(const struct tn_node *n)
+{
+    uint32_t dtype = 0, rank = 0;
+
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct tn_value *v = n->in[i];
+
+        if (v->dtype == TN_I32 || v->rank < rank)
+            continue;
+        dtype = !dtype || v->rank > rank || v->dtype == dtype ? v->dtype : TN_F32;
+        rank = v->rank;
+    }
+    return dtype ? dtype : TN_F32;
+}
+
 static void expr_shape(struct tn_node *n)
 {
     const struct tn_attr *out = tn_node_attr(n, "out");
     const struct tn_value *widest = n->in[0];
+    uint32_t dtype = op_to(n, expr_dtype(n));
 
     n->expr = expr_compile(n);
     if (!n->expr || !op_sizes_agree(n))
@@ -149,9 +168,9 @@ static void expr_shape(struct tn_node *n)
             widest = n->in[i];
     for (uint32_t r = 0; r < n->expr->program.n_result && !n->graph->status; r++) {
         if (out)
-            op_shape_out(n);
+            op_shape_out_as(n, dtype);
         else
-            tn_node_output(n, widest->rank, widest->dim, widest->size, TN_F32);
+            tn_node_output(n, widest->rank, widest->dim, widest->size, dtype);
     }
     for (uint32_t i = 0; i < n->n_in && n->n_out; i++)
         for (uint32_t d = 0; d < n->in[i]->rank; d++)
@@ -180,13 +199,14 @@ static const char *expr_layout(const struct tn_node *n, int axis, tn_layout *out
     return NULL;
 }
 
-/* dy * df/dx over the inputs that it reads; summed over the dims that x lacks. */
+/* dy * df/dx over the inputs that it reads; summed over the dims that x lacks, then not rounded before. */
 static struct tn_value *expr_grad_input(struct tn_node *n, uint32_t result, uint32_t input, struct tn_value *dy)
 {
     struct tn_graph *g = n->graph;
     const struct tn_expr *e;
     struct tn_value *in[TN_MAX_IN + 1], *d;
-    uint32_t map[TN_MAX_IN + 1] = {0}, n_in = 0, reads;
+    uint32_t map[TN_MAX_IN + 1] = {0}, n_in = 0, reads, dtype = op_grad_dtype(n->in[input]);
+    int sums = n->out[result]->rank != n->in[input]->rank;
     struct tn_attr attr[2];
 
     tn_error_clear();
@@ -207,10 +227,10 @@ static struct tn_value *expr_grad_input(struct tn_node *n, uint32_t result, uint
         return NULL;
     attr[0] = (struct tn_attr)TN_TEXT("f", e->program.text);
     attr[1] = OP_DIMS_OF(n->out[0]);
-    d = n_in == 1 && !strcmp(e->program.text, "a") ? dy : tn_add(g, "expr", in, n_in, attr, 2);
-    if (d && d->rank != n->in[input]->rank)
+    d = n_in == 1 && !strcmp(e->program.text, "a") ? dy : op_with(g, "expr", in, n_in, attr, 2, sums ? TN_F32 : dtype);
+    if (d && sums)
         d = tn_add(g, "sum", TN_IN(d), TN_WITH(OP_DIMS_OF(n->in[input])));
-    return d;
+    return op_as(d, dtype);
 }
 
 static void expr_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
@@ -239,12 +259,12 @@ static double expr_flops(const struct tn_node *n, const struct tn_mesh *m)
 
 static void cast_shape(struct tn_node *n)
 {
-    tn_node_output(n, n->in[0]->rank, n->in[0]->dim, n->in[0]->size, (uint32_t)tn_node_int(n, "to", TN_F32));
+    tn_node_output(n, n->in[0]->rank, n->in[0]->dim, n->in[0]->size, op_to(n, TN_F32));
 }
 
 static void cast_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
 {
-    dx[0] = tn_add(n->graph, "cast", TN_IN(dy[0]), TN_WITH(TN_INT("to", n->in[0]->dtype)));
+    dx[0] = op_as(dy[0], op_grad_dtype(n->in[0]));
 }
 
 static void same_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)

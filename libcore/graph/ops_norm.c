@@ -53,12 +53,12 @@ static void layernorm_decompose(struct tn_node *n, struct tn_value **out)
 
     mean = tn_add(g, "sum", TN_IN(x), TN_WITH(rows));
     mean = tn_add(g, "expr", TN_IN(mean), TN_WITH(TN_TEXT("f", "a/n"), {"n", TN_ATTR_FLOAT, 1, {.f = width}}));
-    centred = tn_expr(g, "a - b", TN_IN(x, mean));
+    centred = op_with(g, "expr", TN_IN(x, mean), TN_WITH(TN_TEXT("f", "a - b")), TN_F32);
     var = tn_add(g, "sum", TN_IN(tn_expr(g, "a*a", TN_IN(centred))), TN_WITH(rows));
     rstd = tn_add(g, "expr", TN_IN(var), TN_WITH(TN_TEXT("f", "1/sqrt(a/n + eps)"), {"n", TN_ATTR_FLOAT, 1, {.f = width}},
                                                  {"eps", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "eps", 1e-5)}}));
-    out[0] = n->n_in > 2 ? tn_expr(g, "a*b*c + d", TN_IN(centred, rstd, n->in[1], n->in[2]))
-                         : tn_expr(g, "a*b*c", TN_IN(centred, rstd, n->in[1]));
+    out[0] = n->n_in > 2 ? op_with(g, "expr", TN_IN(centred, rstd, n->in[1], n->in[2]), TN_WITH(TN_TEXT("f", "a*b*c + d")), x->dtype)
+                         : op_with(g, "expr", TN_IN(centred, rstd, n->in[1]), TN_WITH(TN_TEXT("f", "a*b*c")), x->dtype);
     out[1] = mean;
     out[2] = rstd;
 }

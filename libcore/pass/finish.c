@@ -5,7 +5,8 @@
  *
  * The norm is that of all gradients together, every logical element once: the sums of squares are partial on the axes
  * that cut the gradient, so they are added per set of axes and closed with one scalar all_reduce each; copies of tied
- * parameters do not count. Clipping (min(1, clip/(norm + 1e-6)), as in PyTorch) comes before the optimizer. */
+ * parameters do not count. A scaled loss has scaled gradients: the norm and each update multiply by 1/loss_scale, a power
+ * of two, so that the gradients need no pass of their own. Clipping (min(1, clip/(norm + 1e-6)), as in PyTorch) comes before the optimizer. */
 #include "base/status.h"
 #include "pass/pass.h"
 
@@ -99,13 +100,22 @@ static struct tn_value *sum_of_squares(struct tn_graph *g)
     return n ? add_up(g, part, n) : NULL;
 }
 
+static struct tn_value *unscaled(struct tn_graph *g, struct tn_value *v)
+{
+    if (!tn_graph_has_symbol(g, TN_LOSS_SCALE))
+        return v;
+    return tn_add(g, "expr", TN_IN(v), TN_WITH(TN_TEXT("f", "a*(1/loss_scale)"), TN_NAMES("uniform", TN_LOSS_SCALE)));
+}
+
 /* The attributes and the text of a parameter's update. */
 static uint32_t update_attributes(struct tn_graph *g, const struct tn_param *p, const struct tn_finish *f, uint32_t n_slot, int clipped,
                                   struct tn_attr *attr)
 {
     const char **in = tn_alloc(g->arena, (n_slot + 4) * sizeof *in), **results = tn_alloc(g->arena, (n_slot + 1) * sizeof *results);
-    static const char *const uniform[] = {"lr", "t"};
-    const char *text = tn_text(g->arena, "%s%s", clipped ? "g = g*clip_factor; " : "", f->update);
+    static const char *const uniform[] = {"lr", "t", TN_LOSS_SCALE};
+    uint32_t scaled = (uint32_t)tn_graph_has_symbol(g, TN_LOSS_SCALE);
+    const char *text = tn_text(g->arena, "%s%s%s", scaled ? "g = g*(1/loss_scale); " : "",
+                               clipped ? "g = g*clip_factor; " : "", f->update);
     uint32_t k = 0;
 
     if (p->lr_scale != 1)
@@ -117,7 +127,7 @@ static uint32_t update_attributes(struct tn_graph *g, const struct tn_param *p, 
     attr[k++] = (struct tn_attr)TN_TEXT("f", text);
     attr[k++] = (struct tn_attr){"in", TN_ATTR_NAMES, 2 + n_slot + (clipped != 0), {.names = in}};
     attr[k++] = (struct tn_attr){"results", TN_ATTR_NAMES, 1 + n_slot, {.names = results}};
-    attr[k++] = (struct tn_attr){"uniform", TN_ATTR_NAMES, 2, {.names = uniform}};
+    attr[k++] = (struct tn_attr){"uniform", TN_ATTR_NAMES, 2 + scaled, {.names = uniform}};
     if (p->lr_scale != 1)
         attr[k++] = (struct tn_attr){"lr_scale", TN_ATTR_FLOAT, 1, {.f = p->lr_scale}};
     for (uint32_t i = 0; i < f->n_option; i++) {
@@ -146,7 +156,9 @@ static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finis
     for (; f->slots && f->slots[n_slot].name && n_slot < 8; n_slot++)
         in[2 + n_slot] = tn_graph_state(g, p, f->slots[n_slot].name, f->slots[n_slot].dtype, p->grad);
     if (f->build) {
-        f->build(g, in[0], clip ? tn_expr(g, "a*b", TN_IN(p->grad, clip)) : p->grad, in + 2);
+        struct tn_value *grad = unscaled(g, p->grad);
+
+        f->build(g, in[0], clip ? tn_expr(g, "a*b", TN_IN(grad, clip)) : grad, in + 2);
         return;
     }
     in[2 + n_slot] = clip;
@@ -180,7 +192,7 @@ tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
     tn_at_end(g, TN_AFTER, "optimizer");
     tn_set_role(g, "norm");
     norm = sum_of_squares(g);
-    norm = norm ? tn_expr(g, "sqrt(a)", TN_IN(norm)) : NULL;
+    norm = norm ? unscaled(g, tn_expr(g, "sqrt(a)", TN_IN(norm))) : NULL;
     tn_graph_output(g, "gnorm", norm);
     tn_graph_output_whole(g, "gnorm");
     if (f->clip > 0)

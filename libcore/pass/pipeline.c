@@ -57,6 +57,8 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
 {
     tn_status s = done(p, g, "model");
 
+    if (!s && p->dtype && p->dtype != TN_F32 && !(s = tn_graph_precision(g, p->dtype)))
+        s = done(p, g, "precision");
     for (uint32_t i = 0; i < p->n_pass && !s; i++)
         s = run_one(p, g, &p->pass[i], "forward", p->pass[i].pass->forward);
     if (!s && p->claims && !(s = tn_graph_lower(g, p->claims, p->claims_ctx)))
@@ -70,6 +72,8 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
     s = tn_graph_autodiff(g);
     if (!s)
         s = done(p, g, "autodiff");
+    if (!s && p->recompute && !(s = tn_graph_recompute(g)))
+        s = done(p, g, "recompute");
     if (!s)
         s = train_passes(p, g);
     if (!s && !(s = tn_graph_finish(g, p->finish)))

@@ -5,7 +5,7 @@
  *     model.safetensors.index.json           which file has which parameter, as Hugging Face writes it
  *     optimizer-00001-of-00001.safetensors   slots, "NAME:SLOT"
  *     tokenizer.json                         a copy, so that the directory alone can generate
- *     state.json                             step, seed, configuration, data (ckpt/state.h)
+ *     state.json                             step, seed, configuration, data, scale of the loss (ckpt/state.h)
  *
  * Nothing else is needed to go on to the bit: which data come next and what the dropout masks are follow from
  * the seed and the step. Loading is checked as a whole before the first tensor of the session changes. */

@@ -14,7 +14,9 @@ static const char *const not_the_model[] = {"model.dropout", "model.init_std", N
 static const char *const of_no_matter[] = {
     "train.steps",       "train.eval_interval", "train.eval_batches", "train.log_interval",
     "train.micro_batch", "train.nonfinite",     "data.dir",           "checkpoint.",
-    "plugins.",          "parallel.",           "backend.",           NULL};
+    "plugins.",          "parallel.",           "train.recompute",    "backend.device",
+    "backend.kernels",   "backend.comm",        "backend.bootstrap",  "backend.threads",
+    "backend.timeout",   NULL};
 
 static int is_in(const char *const *list, const char *name)
 {

@@ -182,5 +182,7 @@ tn_status tn_checkpoint_load(struct tn_checkpoint *k, struct tn_session *s, int 
     for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++)
         if (slots || !tn_session_tensor(s, i)->is_state)
             status = tn_session_set(s, i, find(k, tn_session_tensor(s, i))->data);
+    if (status == TN_OK && slots && k->state.loss_scale > 0)
+        status = tn_session_scale_set(s, k->state.loss_scale, k->state.loss_scale_good);
     return status;
 }

@@ -166,6 +166,8 @@ static tn_status write_checkpoint(struct tn_session *s, const struct tn_config *
                              .config = config,
                              .data = data->fingerprint,
                              .tokenizer = data->tokenizer_hash};
+    if (!tn_session_scale_get(s, &state.loss_scale, &state.loss_scale_good))
+        state.loss_scale = 0;
     status = tn_save_commit(save, &state);
     json_decref(config);
     return status;

@@ -168,10 +168,6 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
 /* What this version has not learned yet is refused by name, never ignored. */
 static void check_reach(struct tn_config *c)
 {
-    if (!tn_config_is(c, "backend.dtype", "fp32"))
-        tn_config_problem(c, "backend.dtype", "%s is not supported by this version; fp32 is", tn_config_text(c, "backend.dtype"));
-    if (tn_config_flag(c, "train.recompute"))
-        tn_config_problem(c, "train.recompute", "recomputing activations is not supported by this version; set it to no");
     if (!tn_config_is(c, "model.arch", "gpt2"))
         tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
 }
@@ -213,7 +209,22 @@ tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, stru
     return s;
 }
 
-tn_status tn_engine_open(struct tn_engine *e)
+/* Can the device hold what backend.dtype asks for? */
+static tn_status check_dtype(const struct tn_engine *e, const struct tn_config *c)
+{
+    static const struct {
+        const char *name;
+        uint32_t dtype;
+    } low[] = {{"bf16", TN_BF16}, {"fp16", TN_F16}};
+
+    for (int i = 0; i < 2; i++)
+        if (tn_config_is(c, "backend.dtype", low[i].name) && !(e->info.dtypes & 1u << low[i].dtype))
+            return tn_config_fail(c, "backend.dtype", "the device %s (%s) does not have it; fp32 runs on every device",
+                                  e->device_api->kind, e->info.name);
+    return TN_OK;
+}
+
+tn_status tn_engine_open(struct tn_engine *e, const struct tn_config *c)
 {
     tn_status s = e->device_api->open(e->world->place.local_rank, &e->device);
 
@@ -221,6 +232,8 @@ tn_status tn_engine_open(struct tn_engine *e)
         return s;
     e->info = (struct tn_device_info){.struct_size = sizeof e->info};
     s = e->device_api->info(e->device, &e->info);
+    if (!s)
+        s = check_dtype(e, c);
     if (!s)
         s = tn_world_open(e->world);
     snprintf(e->device_text, sizeof e->device_text, "%s (%s)", e->device_api->kind, e->info.name);

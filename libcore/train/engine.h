@@ -33,7 +33,7 @@ struct tn_engine {
  * threads. place: which rank this is, NULL to ask a bootstrap plugin. On failure out is empty. */
 tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *out);
 /* Opens device and communicator. */
-tn_status tn_engine_open(struct tn_engine *e);
+tn_status tn_engine_open(struct tn_engine *e, const struct tn_config *c);
 void tn_engine_close(struct tn_engine *e);
 /* For tn_pipeline.claims: does one of the kernel plugins list this operation? ctx: the engine. */
 int tn_engine_claims(void *ctx, const char *op);

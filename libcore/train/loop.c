@@ -147,6 +147,11 @@ static tn_status judge(struct train *t, struct tn_session_result *r)
 {
     if (isfinite(r->loss) && isfinite(r->gnorm))
         return TN_OK;
+    if (r->overflow) {
+        tn_progress_say(&t->progress, "step %lld is skipped: the gradients overflow fp16 at loss scale %g, which is halved",
+                        (long long)(t->step + 1), r->scale);
+        return TN_OK;
+    }
     if (tn_config_is(t->c, "train.nonfinite", "ignore")) {
         r->skipped = 0;
         return tn_session_apply(t->session);

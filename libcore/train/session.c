@@ -18,6 +18,10 @@
 
 enum { TRAIN, EVAL, LOGITS, PARTS };
 
+#define SCALE_FIRST 65536.0
+#define SCALE_MOST 0x1p40
+#define SCALE_PATIENCE 2000                      /* updates until it is doubled */
+
 /* An input of the graph and what this rank holds of it. */
 struct feed {
     const struct tn_value *value;                /* NULL: the graph has none of this name */
@@ -30,7 +34,7 @@ struct part {
     struct tn_run *run;
     const struct tn_value *loss, *count, *gnorm, *logits;
     struct feed tokens, targets, targets_all;
-    uint32_t lr, t;                              /* numbers of the symbols */
+    uint32_t lr, t, scale;                       /* numbers of the symbols */
 };
 
 struct tn_session {
@@ -48,6 +52,8 @@ struct tn_session {
     uint32_t n_tensor;
     uint64_t seed;
     uint32_t changed;                            /* states may be anything but the zeros that they begin as */
+    double scale, used_scale;                    /* of the loss: for the next update, in the last one; 1: none */
+    uint64_t good;                               /* updates since the scale changed */
     int32_t *staged;                             /* this rank's part of an input, all micro-batches */
     char bad[256];
 };
@@ -125,6 +131,11 @@ static tn_status read_shape(struct tn_session *s)
 
 /* --- graphs and plans */
 
+static uint32_t dtype_of(const struct tn_config *c)
+{
+    return tn_config_is(c, "backend.dtype", "bf16") ? TN_BF16 : tn_config_is(c, "backend.dtype", "fp16") ? TN_F16 : TN_F32;
+}
+
 static void dump(void *ctx, const char *step, struct tn_graph *g)
 {
     struct tn_session *s = ctx;
@@ -152,6 +163,8 @@ static tn_status make_graph(struct tn_session *s, int which)
     struct tn_model_use use = use_of(s, which);
     struct part *part = &s->part[which];
     struct tn_pipeline pipeline = {.pass = s->engine.pass, .n_pass = s->engine.n_pass, .finish = which == TRAIN ? &s->engine.finish : NULL,
+                                   .dtype = dtype_of(s->config),
+                                   .recompute = (uint32_t)tn_config_flag(s->config, "train.recompute"),
                                    .claims = tn_engine_claims, .claims_ctx = &s->engine, .after = dump, .after_ctx = s};
     tn_status status;
 
@@ -267,13 +280,14 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
     find_feed(s, part, "targets_all", &part->targets_all);
     part->lr = tn_run_symbol_number(part->run, "lr");
     part->t = tn_run_symbol_number(part->run, "t");
+    part->scale = tn_run_symbol_number(part->run, TN_LOSS_SCALE);
     return TN_OK;
 }
 
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
-    tn_status status = tn_engine_open(&s->engine);
+    tn_status status = tn_engine_open(&s->engine, s->config);
 
     if (!status)
         status = tn_collectives_open(&s->collectives, s->engine.world);
@@ -295,6 +309,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_status status;
 
     s->options = *o;
+    s->scale = s->used_scale = dtype_of(s->config) == TN_F16 ? SCALE_FIRST : 1;
     s->collectives = (struct tn_collectives){.comm = s->engine.world->comm_api, .device = s->engine.device_api, .mesh = s->mesh,
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
@@ -512,6 +527,48 @@ static tn_status read_scalar(struct part *part, const struct tn_value *v, double
     return status;
 }
 
+static int has_scale(const struct tn_session *s)
+{
+    return dtype_of(s->config) == TN_F16;
+}
+
+int tn_session_scale_get(const struct tn_session *s, double *scale, uint64_t *good)
+{
+    *scale = s->scale;
+    *good = s->good;
+    return has_scale(s);
+}
+
+tn_status tn_session_scale_set(struct tn_session *s, double scale, uint64_t good)
+{
+    int exponent;
+
+    if (!has_scale(s))
+        return TN_OK;
+    if (!(scale >= 1 && scale <= SCALE_MOST) || frexp(scale, &exponent) != 0.5 || good >= SCALE_PATIENCE)
+        return tn_error(TN_ERR_INPUT, "%g, unchanged for %llu updates, is no scale of the loss: it is a power of two from 1 to %g, and "
+                        "doubled after %d updates", scale, (unsigned long long)good, SCALE_MOST, SCALE_PATIENCE);
+    s->scale = scale;
+    s->good = good;
+    return TN_OK;
+}
+
+/* After an update: down at once, up slowly. A loss that is not finite, or a norm that is not even without a scale, is no
+ * matter of the scale. */
+static void settle_scale(struct tn_session *s, struct tn_session_result *r)
+{
+    if (!has_scale(s))
+        return;
+    if (r->skipped) {
+        r->overflow = isfinite(r->loss) && s->scale > 1;
+        s->scale = r->overflow ? s->scale / 2 : s->scale;
+        s->good = 0;
+    } else if (++s->good == SCALE_PATIENCE) {
+        s->scale = s->scale < SCALE_MOST ? 2 * s->scale : s->scale;
+        s->good = 0;
+    }
+}
+
 static double now(void)
 {
     struct timespec t;
@@ -532,6 +589,7 @@ static tn_status feed_update(struct tn_session *s, uint64_t step, const int32_t 
         status = feed(s, part, &part->targets_all, n, targets);
     tn_run_set_symbol(part->run, part->lr, lr);
     tn_run_set_symbol(part->run, part->t, (double)step + 1);
+    tn_run_set_symbol(part->run, part->scale, s->scale);
     tn_run_seed(part->run, s->seed, step);
     return status;
 }
@@ -545,7 +603,7 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
     double start = times ? now() : 0;
     tn_status status = feed_update(s, step, tokens, targets, lr);
 
-    *out = (struct tn_session_result){0};
+    *out = (struct tn_session_result){.scale = s->scale};
     if (times)
         times->feed += now() - start;
     if (!status)
@@ -556,7 +614,9 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
         status = read_scalar(part, part->gnorm, &out->gnorm);
     if (status)
         return status;
+    s->used_scale = s->scale;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
+    settle_scale(s, out);
     s->changed = 1;
     if (!out->skipped)
         status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
@@ -629,8 +689,13 @@ const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uin
 tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
 {
     const struct tn_value *grad = tn_session_gradient_value(s, i);
+    const struct tn_plan *plan = s->part[TRAIN].plan;
+    tn_status status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
+    float *x = host;
 
-    return tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(s->part[TRAIN].plan, grad));
+    for (int64_t k = 0; k < tn_plan_count(plan, grad) && !status && s->used_scale != 1; k++)
+        x[k] = (float)(x[k] / s->used_scale);
+    return status;
 }
 
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)

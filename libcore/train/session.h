@@ -87,6 +87,9 @@ struct tn_session_result {
     double loss;                                 /* token mean over the update, before it */
     double gnorm;                                /* before clipping */
     uint32_t skipped;                            /* 1: not finite, and nothing was changed */
+    uint32_t overflow;                           /* with skipped: the loss is finite, the scale was too large and is half
+                                                    of it now; to be told, not to be stopped for */
+    double scale;                                /* of the loss, in this update; 1 without one */
 };
 /* Update number step (0 is the first). tokens, targets: [global_batch, seq_len] of this update; targets -1 do not count.
  * Where loss or norm is not finite the parameters are left as they were, skipped is 1 and the status TN_OK: what to do
@@ -100,6 +103,13 @@ struct tn_session_times {
 };
 tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                   struct tn_session_times *times, struct tn_session_result *out);
+/* Under backend.dtype = fp16 the loss is scaled by a power of two, so that small gradients do not vanish: 65536 at first,
+ * halved when the gradient norm is not finite, doubled after 2000 updates without that. All ranks see the same norm, so
+ * all do the same. What the next update will use, and the updates since the scale last changed; 0: there is no scale.
+ * A checkpoint must keep both. */
+int tn_session_scale_get(const struct tn_session *s, double *scale, uint64_t *good);
+/* Nothing happens where there is no scale. TN_ERR_INPUT: a scale that cannot have been saved. */
+tn_status tn_session_scale_set(struct tn_session *s, double scale, uint64_t good);
 /* The update that was skipped, after all. */
 tn_status tn_session_apply(struct tn_session *s);
 /* Which tensor of the last update was the first that is not finite, as a sentence's part: "block3 mlp_fc einsum". */
@@ -108,8 +118,8 @@ const char *tn_session_nonfinite(struct tn_session *s);
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
-/* After an update of a session opened for STEP: the gradient of parameter tensor i (not a state) before clipping, whole
- * on rank 0, all ranks together; and as this rank holds it, in the layout of the value that _value gives. */
+/* After an update of a session opened for STEP: the gradient of parameter tensor i (not a state) before clipping and
+ * without the loss' scale, whole on rank 0, all ranks together; and as this rank holds it, in the layout of the value that _value gives. */
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host);
 tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host);
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i);

@@ -52,16 +52,11 @@ static tn_status launch(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
-static int is_half(uint32_t dtype)
-{
-    return dtype == TN_BF16 || dtype == TN_F16;
-}
-
 tn_status tn_cpu_prepare_cast(const struct tn_problem *p, struct tn_kernel *out)
 {
     struct cast c = {tn_count(&p->in[0]), p->in[0].dtype, p->out[0].dtype};
 
-    if (!(c.from == TN_F32 && is_half(c.to)) && !(is_half(c.from) && c.to == TN_F32))
+    if (!(c.from == TN_F32 && tn_is_half(c.to)) && !(tn_is_half(c.from) && c.to == TN_F32))
         return TN_DECLINED;
     if (p->accumulate || !tn_contiguous(&p->in[0]) || !tn_contiguous(&p->out[0]))
         return TN_DECLINED;

@@ -3,8 +3,8 @@
  * A file is a group of operations: prepare looks at the problem once and keeps a plan in kernel->state,
  * launch runs it. The pieces they build on: nests of loops (nest.c), element-wise programs over rectangles
  * (program.c), sums over nests (reduce.c), matrix products (gemm.c), items shared out to threads (below). A
- * prepare declines what it would do badly; ref takes it. Sizes and strides count elements everywhere, all of
- * them 4 bytes wide but for cast. */
+ * prepare declines what it would do badly; low.c then tries it in fp32, else ref takes it. Sizes and strides
+ * count elements everywhere. */
 #ifndef TENON_CPU_H
 #define TENON_CPU_H
 #include <stdatomic.h>
@@ -29,7 +29,10 @@ TN_CPU_OPS(TN_CPU_DECLARE)
 struct tn_cpu_level {
     const char *name;
     tn_cpu_prepare_fn *const *prepare;
+    /* The same problem through copies in fp32 of all its operands in bf16 and fp16 (low.c). */
+    tn_status (*through_f32)(tn_cpu_prepare_fn *inner, const struct tn_problem *p, struct tn_kernel *out);
 };
+tn_status tn_cpu_through_f32(tn_cpu_prepare_fn *inner, const struct tn_problem *p, struct tn_kernel *out);
 
 /* --- nests of loops (nest.c) */
 #define TN_NEST_LOOPS 16
@@ -54,12 +57,12 @@ int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 struct tn_cpu_view {                             /* a rectangle of one operand */
     char *base;
     int64_t row, col;                            /* strides */
+    uint32_t dtype;                              /* fp32, bf16, fp16; int32 for inputs */
 };
 struct tn_cpu_program;
-/* Bits of integer: int32 inputs; of accumulate: outputs that are added to. Returns owned (free), or NULL if
+/* Bits of accumulate: outputs that are added to. Returns owned (free), or NULL if
  * the program is too large or memory is short. */
-struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t integer,
-                                           uint32_t accumulate);
+struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t accumulate);
 /* views: inputs, then outputs. */
 void tn_cpu_program_run(const struct tn_cpu_program *e, const struct tn_cpu_view *views, int64_t rows,
                         int64_t cols, const float *uniform);

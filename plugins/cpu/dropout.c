@@ -4,6 +4,7 @@
  * rounds are vector code. The bits are those of tn_philox_at, element by element. */
 #include <tenon/philox.h>
 #include "cpu.h"
+#include "half.h"
 
 #define LANES 32                                 /* blocks of four numbers drawn side by side */
 #define RUN 1024                                 /* elements at a time */
@@ -44,7 +45,7 @@ void tn_cpu_philox_run(const uint32_t *seed_and_step, uint32_t key, uint64_t fir
 }
 
 struct dropout {
-    uint32_t rank, key, threshold;
+    uint32_t rank, key, threshold, dtype;
     int32_t micro_dim;
     float scale;
     int64_t size[TN_MAX_RANK], whole[TN_MAX_RANK], origin[TN_MAX_RANK];
@@ -55,21 +56,25 @@ struct run {
     const struct tn_launch *l;
 };
 
-static void drop_row(const struct run *r, uint64_t g, const float *x, float *y)
+static void drop_row(const struct run *r, uint64_t g, const char *x, char *y)
 {
     const struct dropout *d = r->d;
     int64_t n = d->size[d->rank - 1], sx = d->x[d->rank - 1], sy = d->y[d->rank - 1];
+    int64_t width = tn_width(d->dtype);
     uint32_t bits[RUN];
+    float kept[RUN];
 
     for (int64_t at = 0; at < n; at += RUN) {
         int64_t m = TN_MIN(RUN, n - at);
 
         tn_cpu_philox_run(r->l->uniform, d->key, g + (uint64_t)at, m, bits);
+        tn_half_load(d->dtype, x + at * sx * width, sx, m, kept);
         for (int64_t i = 0; i < m; i++) {
-            float kept = x[(at + i) * sx] * d->scale;
+            float scaled = kept[i] * d->scale;
 
-            y[(at + i) * sy] = bits[i] >= d->threshold ? kept : 0.0f;
+            kept[i] = bits[i] >= d->threshold ? scaled : 0.0f;
         }
+        tn_half_store(d->dtype, kept, sy, m, y + at * sy * width);
     }
 }
 
@@ -79,8 +84,9 @@ static void drop_rows(void *arg, int64_t lo, int64_t hi)
     const struct dropout *d = r->d;
 
     for (int64_t row = lo; row < hi; row++) {
-        const float *x = r->l->buffer[0];
-        float *y = r->l->buffer[1];
+        const char *x = r->l->buffer[0];
+        char *y = r->l->buffer[1];
+        int64_t width = tn_width(d->dtype);
         uint64_t g = (uint64_t)d->origin[d->rank - 1], scale = (uint64_t)d->whole[d->rank - 1];
         int64_t rest = row;
 
@@ -91,7 +97,7 @@ static void drop_rows(void *arg, int64_t lo, int64_t hi)
 
             global += d->micro_dim == (int32_t)k ? r->l->micro * d->whole[k] : 0;
             g += (uint64_t)global * scale, scale *= (uint64_t)d->whole[k];
-            x += i * d->x[k], y += i * d->y[k];
+            x += i * d->x[k] * width, y += i * d->y[k] * width;
         }
         drop_row(r, g, x, y);
     }
@@ -117,7 +123,8 @@ tn_status tn_cpu_prepare_dropout(const struct tn_problem *p, struct tn_kernel *o
 
     d.micro_dim = (int32_t)tn_problem_int(p, "micro_dim", -1);
     d.threshold = tn_dropout_threshold(rate), d.scale = (float)(1.0 / (1.0 - rate));
-    if (!tn_all_f32(p) || p->accumulate || !x->rank || x->rank != y->rank || x->rank > TN_MAX_RANK)
+    d.dtype = x->dtype;
+    if ((d.dtype != TN_F32 && !tn_is_half(d.dtype)) || y->dtype != d.dtype || p->accumulate || !x->rank || x->rank != y->rank || x->rank > TN_MAX_RANK)
         return TN_DECLINED;
     for (uint32_t k = 0; k < x->rank; k++) {
         if (x->index && x->index[k])

@@ -41,7 +41,7 @@ static void epilogue(const struct run *r, int64_t at, int64_t i0, int64_t i1, in
             continue;
         v[n++] = (struct tn_cpu_view){(char *)r->buffer[op] + 4 * (tn_nest_offset(&e->batch, op, at) +
                                                                    i0 * e->row[op] + j0 * e->col[op]),
-                                      e->row[op], e->col[op]};
+                                      e->row[op], e->col[op], TN_F32};
     }
     tn_cpu_program_run(e->program, v, i1 - i0, j1 - j0, r->uniform);
 }
@@ -227,7 +227,7 @@ static int add_epilogue(struct einsum *e, const struct tn_problem *p)
                 l < p->n_loop - p->n_reduced)
                 return 0;
     e->product = p->n_in + i;
-    e->program = tn_cpu_program_make(p->program, p->n_in - 1, 0, p->accumulate);
+    e->program = tn_cpu_program_make(p->program, p->n_in - 1, p->accumulate);
     return e->program != NULL;
 }
 

@@ -3,6 +3,7 @@
  * The nest is simplified until it is a stack of rectangles; the two inner loops are a rectangle, long rows
  * are cut in pieces. Nothing is summed, so the cut does not show in the bits. */
 #include "cpu.h"
+#include "half.h"
 
 #define PIECE 32768                              /* elements that are worth a thread's while */
 
@@ -11,6 +12,7 @@ struct elementwise {
     struct tn_nest outer;
     int64_t rows, cols;                          /* of one rectangle */
     int64_t row[TN_MAX_OPERANDS], col[TN_MAX_OPERANDS];
+    uint32_t dtype[TN_MAX_OPERANDS];
     int64_t pieces;                              /* per row; more than one only if rows are long */
 };
 struct run {
@@ -28,8 +30,9 @@ static void rectangle(const struct run *r, int64_t outer, int64_t row, int64_t r
     for (uint32_t i = 0; i < e->outer.n_op; i++) {
         int64_t at = tn_nest_offset(&e->outer, i, outer) + row * e->row[i] + col * e->col[i];
 
-        v[i] = (struct tn_cpu_view){(char *)((uintptr_t)r->buffer[i] + (uintptr_t)(at * 4)), e->row[i],
-                                    e->col[i]};
+        at *= tn_width(e->dtype[i]);
+        v[i] = (struct tn_cpu_view){(char *)((uintptr_t)r->buffer[i] + (uintptr_t)at), e->row[i], e->col[i],
+                                    e->dtype[i]};
     }
     tn_cpu_program_run(e->program, v, rows, cols, r->uniform);
 }
@@ -91,7 +94,6 @@ tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_pr
                                   struct tn_kernel *out)
 {
     struct elementwise plan = {0};
-    uint32_t integer = 0;
     tn_status s;
 
     if (!p->loop || !tn_nest_load(&plan.outer, p, 0, p->n_loop - p->n_reduced))
@@ -99,17 +101,14 @@ tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_pr
     for (uint32_t i = p->n_loop - p->n_reduced; i < p->n_loop; i++)
         if (p->loop[i].size != 1)
             return TN_DECLINED;
-    for (uint32_t i = 0; i < p->n_in; i++)
-        if (p->in[i].dtype == TN_I32)
-            integer |= 1u << i;
-        else if (p->in[i].dtype != TN_F32)
+    for (uint32_t i = 0; i < p->n_in + p->n_out; i++) {
+        plan.dtype[i] = i < p->n_in ? p->in[i].dtype : p->out[i - p->n_in].dtype;
+        if (plan.dtype[i] != TN_F32 && !tn_is_half(plan.dtype[i]) && (plan.dtype[i] != TN_I32 || i >= p->n_in))
             return TN_DECLINED;
-    for (uint32_t i = 0; i < p->n_out; i++)
-        if (p->out[i].dtype != TN_F32)
-            return TN_DECLINED;
+    }
     tn_nest_simplify(&plan.outer, p->n_in);
     split(&plan);
-    if (e->n_result != p->n_out || !(plan.program = tn_cpu_program_make(e, p->n_in, integer, p->accumulate)))
+    if (e->n_result != p->n_out || !(plan.program = tn_cpu_program_make(e, p->n_in, p->accumulate)))
         return TN_DECLINED;
     if ((s = tn_keep(out, &plan, sizeof plan, p->op)) < 0)
         free(plan.program);
@@ -137,7 +136,7 @@ tn_status tn_cpu_prepare_copy(const struct tn_problem *p, struct tn_kernel *out)
         .text = "a",
     };
 
-    return p->in[0].dtype == TN_F32 ? tn_cpu_elementwise_make(p, &identity, out) : TN_DECLINED;
+    return p->in[0].dtype != TN_I32 ? tn_cpu_elementwise_make(p, &identity, out) : TN_DECLINED;
 }
 tn_status tn_cpu_prepare_accum(const struct tn_problem *p, struct tn_kernel *out)
 {

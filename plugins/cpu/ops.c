@@ -7,4 +7,5 @@ static tn_cpu_prepare_fn *const prepare[] = {TN_CPU_OPS(ENTRY)};
 #define TEXT(x) TEXT_(x)
 
 extern const struct tn_cpu_level tn_cpu_level;
-const struct tn_cpu_level tn_cpu_level = {.name = TEXT(TN_LEVEL), .prepare = prepare};
+const struct tn_cpu_level tn_cpu_level = {.name = TEXT(TN_LEVEL), .prepare = prepare,
+                                          .through_f32 = tn_cpu_through_f32};

@@ -103,6 +103,8 @@ static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
             tn_status s = chosen->prepare[i](p, out);
 
             if (s == TN_DECLINED)
+                out->workspace = 0, s = chosen->through_f32(chosen->prepare[i], p, out);
+            if (s == TN_DECLINED)
                 out->workspace = 0;
             return s;
         }

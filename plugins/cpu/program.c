@@ -2,11 +2,12 @@
  *
  * Each instruction is one loop over a block that the compiler vectorises; registers live in a few slots that
  * stay in the first-level cache, shared by registers whose lifetimes do not overlap. Inputs that lie flat are
- * read where they are, others (broadcast, strided, int32) are gathered into a slot; constants and uniforms
+ * read where they are, others (broadcast, strided, int32, bf16, fp16) are gathered into a slot; constants and uniforms
  * fill theirs once per call. So AdamW costs about what its memory traffic costs, and nothing needs a special
  * case. Invariant: results are stored after every instruction of the block has run, or by the last
  * instruction itself, so an output may be the very buffer of an input. */
 #include "cpu.h"
+#include "half.h"
 #include "vmath.h"
 
 #define POOL 12288                               /* floats on the stack for all slots: 48 KiB */
@@ -21,7 +22,7 @@ struct step {
 };
 struct tn_cpu_program {
     uint32_t n, n_in, n_out, n_fixed, n_slot, block;
-    uint32_t integer, accumulate;
+    uint32_t accumulate;
     uint32_t direct;                             /* the last step may write output 0 in place */
     uint32_t n_constant;
     uint16_t result[TN_MAX_OPERANDS];            /* slots */
@@ -88,8 +89,7 @@ static int assign_slots(struct tn_cpu_program *p, const struct tn_program *e)
     return 1;
 }
 
-struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t integer,
-                                           uint32_t accumulate)
+struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t accumulate)
 {
     struct tn_cpu_program *p;
     int64_t block;
@@ -100,7 +100,7 @@ struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t 
     if (!(p = calloc(1, sizeof *p)))
         return NULL;
     p->n = e->n_instr, p->n_in = n_in, p->n_out = e->n_result, p->n_constant = e->n_constant;
-    p->integer = integer, p->accumulate = accumulate;
+    p->accumulate = accumulate;
     for (uint32_t i = 0; i < e->n_constant; i++)
         p->constant[i] = (float)e->constant[i];
     for (uint32_t i = 0; i < e->n_instr; i++) {
@@ -125,13 +125,18 @@ unfit:
     return NULL;
 }
 
-static void gather(const struct tn_cpu_view *v, int integer, int64_t rows, int64_t cols, float *y)
+static void gather(const struct tn_cpu_view *v, int64_t rows, int64_t cols, float *y)
 {
+    if (tn_is_half(v->dtype)) {
+        for (int64_t r = 0; r < rows; r++)
+            tn_half_load(v->dtype, v->base + 2 * r * v->row, v->col, cols, y + r * cols);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, y += cols) {
         const int32_t *n = (const int32_t *)v->base + r * v->row;
         const float *x = (const float *)v->base + r * v->row;
 
-        if (integer)
+        if (v->dtype == TN_I32)
             for (int64_t c = 0; c < cols; c++)
                 y[c] = (float)n[c * v->col];
         else if (v->col == 1)
@@ -145,8 +150,28 @@ static void gather(const struct tn_cpu_view *v, int integer, int64_t rows, int64
     }
 }
 
+static void store_half(const struct tn_cpu_view *v, int add, int64_t rows, int64_t cols, const float *x)
+{
+    float sum[BLOCK];
+
+    for (int64_t r = 0; r < rows; r++, x += cols) {
+        char *y = v->base + 2 * r * v->row;
+
+        if (add) {
+            tn_half_load(v->dtype, y, v->col, cols, sum);
+            for (int64_t c = 0; c < cols; c++)
+                sum[c] += x[c];
+        }
+        tn_half_store(v->dtype, add ? sum : x, v->col, cols, y);
+    }
+}
+
 static void store(const struct tn_cpu_view *v, int add, int64_t rows, int64_t cols, const float *x)
 {
+    if (tn_is_half(v->dtype)) {
+        store_half(v, add, rows, cols, x);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, x += cols) {
         float *y = (float *)v->base + r * v->row;
 
@@ -192,10 +217,10 @@ static void run_step(uint16_t op, const float *a, const float *b, const float *c
     }
 }
 
-/* Whether rows rows of cols columns lie one behind the other. */
+/* Whether rows rows of cols columns of floats lie one behind the other. */
 static int is_flat(const struct tn_cpu_view *v, int64_t rows, int64_t cols)
 {
-    return v->col == 1 && (rows == 1 || v->row == cols);
+    return v->dtype == TN_F32 && v->col == 1 && (rows == 1 || v->row == cols);
 }
 
 /* One block: rows·cols <= block. value[slot] says where a register is. */
@@ -212,13 +237,11 @@ static void run_block(const struct tn_cpu_program *p, const struct tn_cpu_view *
         if (is_fixed(s))
             continue;
         if (s->op == TN_E_IN) {
-            int integer = p->integer >> s->a & 1;
-
-            if (!integer && is_flat(&v[s->a], rows, cols)) {
+            if (is_flat(&v[s->a], rows, cols)) {
                 value[s->slot] = (const float *)v[s->a].base;
                 continue;
             }
-            gather(&v[s->a], integer, rows, cols, y);
+            gather(&v[s->a], rows, cols, y);
         } else {
             const float *a = value[s->a], *b = s->reads > 1 ? value[s->b] : a,
                         *c = s->reads > 2 ? value[s->c] : a;
@@ -268,7 +291,7 @@ void tn_cpu_program_run(const struct tn_cpu_program *p, const struct tn_cpu_view
         for (int64_t c = 0; c < cols; c += wide) {
             for (uint32_t i = 0; i < n; i++) {
                 v[i] = views[i];
-                v[i].base += (r * v[i].row + c * v[i].col) * 4;
+                v[i].base += (r * v[i].row + c * v[i].col) * tn_width(v[i].dtype);
             }
             run_block(p, v, TN_MIN(high, rows - r), TN_MIN(wide, cols - c), pool, value);
         }

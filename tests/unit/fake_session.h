@@ -14,6 +14,8 @@ struct fake {
     unsigned updates, applied, evaluations, logits, opened, tensors_set;
     const char *bias_name;                       /* "bias" */
     int no_bias;
+    double scale;                                /* of the loss; 0: none */
+    uint64_t scale_good;
 };
 extern struct fake fake;
 #define FAKE_DEFAULT {.bad_step = -1, .bias_name = "bias"}

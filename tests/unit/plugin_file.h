@@ -19,7 +19,7 @@ static const void *plugin_file(const char *name, const char *id)
     return tn_plugin_table(p, id);
 }
 
-static int plugin_suite_run(Suite *s)
+__attribute__((unused)) static int plugin_suite_run(Suite *s)
 {
     SRunner *r = srunner_create(s);
     int failed;

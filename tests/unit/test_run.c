@@ -86,7 +86,7 @@ static uint32_t gradients(struct tn_graph *g, struct tn_value **out)
 struct setup {
     int64_t micro;
     double dropout;
-    int tied, keep;
+    int tied, keep, recompute;
     const char *without; /* op */
     struct tn_plan_options o;
     const struct tn_kernels *kernels;
@@ -102,6 +102,8 @@ static void train(const struct setup *s, struct trace *out)
     struct tn_plan *plan;
     struct tn_run *run;
 
+    if (s->recompute)
+        ck_assert(!tn_graph_recompute(g) && !tn_graph_verify(g));
     out->n = 0;
     o.n_micro = (uint32_t)s->micro;
     o.keep = keep;
@@ -159,6 +161,22 @@ START_TEST(optimizations_leave_numbers_alone)
                 same(&other, &plain, 2e-4, what);
             }
         }
+}
+END_TEST
+
+/* Clones of the forward draw the same masks: the same bits where every operation is a launch of its own. */
+START_TEST(recomputing_gives_the_same_bits)
+{
+    struct setup s = {.micro = 2, .dropout = 0.3, .tied = 1, .keep = 1, .o = {.no_fuse = 1, .no_remake = 1}};
+
+    for (int base = 0; base < 2; base++) {
+        s.without = base ? "attention" : NULL;
+        s.recompute = 0;
+        train(&s, &plain);
+        s.recompute = 1;
+        train(&s, &other);
+        same(&other, &plain, 0, base ? "recomputed from base operations" : "recomputed");
+    }
 }
 END_TEST
 
@@ -492,7 +510,7 @@ START_TEST(keeps_every_micro_batch)
 }
 END_TEST
 
-KIT_MAIN("run", optimizations_leave_numbers_alone, base_operations_give_the_same,
+KIT_MAIN("run", optimizations_leave_numbers_alone, recomputing_gives_the_same_bits, base_operations_give_the_same,
          any_accumulation_gives_one_gradient, refusals_cost_copies_not_results, a_step_allocates_nothing,
          compute_then_update_is_a_step, names_the_first_that_is_not_finite, plans_share_memory,
          numbers_of_the_step_arrive, keeps_every_micro_batch)
