@@ -15,21 +15,21 @@ struct bench {
     const struct options *options;
     struct tn_arena *arena;
     struct tn_session *session;
-    const char *name;                            /* of the workload, or of the configuration's file */
-    double start;                                /* tn_measure_now of the command's beginning */
-    double configured, opened, initialized;      /* seconds since then: plugins, plan and memory, weights */
+    const char *name;                       /* of the workload, or of the configuration's file */
+    double start;                           /* tn_measure_now of the command's beginning */
+    double configured, opened, initialized; /* seconds since then: plugins, plan and memory, weights */
     struct tn_measure steps;
     int has_rates, has_nodes;
     struct tn_measure_product *product, square;
     uint32_t n_product, side;
-    double memory_rate;                          /* bytes a second */
-    struct tn_measure_node *node;                /* worst first */
+    double memory_rate;           /* bytes a second */
+    struct tn_measure_node *node; /* worst first */
     uint32_t n_node;
-    double node_seconds;                         /* of all */
+    double node_seconds; /* of all */
 };
 
-/* Seconds of a node that the roofline does not explain: its time less the longer of its FLOPs at the rate of the
- * square product and its bytes at the memory's rate; never below 0. */
+/* Seconds of a node that the roofline does not explain: its time less the longer of its FLOPs at the rate of
+ * the square product and its bytes at the memory's rate; never below 0. */
 double bench_lost(const struct bench *b, const struct tn_measure_node *n);
 
 void bench_text(const struct bench *b);

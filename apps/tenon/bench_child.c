@@ -1,7 +1,7 @@
 /* bench_child.c - see bench_child.h.
  *
- * The child leads a process group of its own, so that a shell and all that it started end together: when the time
- * is over, and when a signal ends this program. */
+ * The child leads a process group of its own, so that a shell and all that it started end together: when the
+ * time is over, and when a signal ends this program. */
 #include "bench_child.h"
 
 #include <ctype.h>
@@ -26,15 +26,23 @@ static double scale(char letter)
     return letter == 'k' || letter == 'K' ? 1e3 : letter == 'M' ? 1e6 : 1;
 }
 
-/* "12.3k" that ends before `end`, spaces between allowed; 0 if there is no number. */
+static const char *before_spaces(const char *text, const char *end)
+{
+    while (end > text && isspace((unsigned char)end[-1]))
+        end--;
+    return end;
+}
+
+/* "12.3k" or "12.3 k" that ends before `end`; 0 if there is no number. */
 static double number_before(const char *text, const char *end)
 {
     double factor = 1;
 
-    while (end > text && isspace((unsigned char)end[-1]))
-        end--;
-    if (end > text && scale(end[-1]) > 1)
-        factor = scale(*--end);
+    end = before_spaces(text, end);
+    if (end > text && scale(end[-1]) > 1) {
+        factor = scale(end[-1]);
+        end = before_spaces(text, end - 1);
+    }
     const char *at = end;
     while (at > text && (isdigit((unsigned char)at[-1]) || at[-1] == '.'))
         at--;
@@ -76,7 +84,7 @@ double bench_child_speed(const char *text)
 
 /* --- running it */
 
-static volatile sig_atomic_t group;              /* of the child, 0: none */
+static volatile sig_atomic_t group; /* of the child, 0: none */
 
 static void pass_on(int signal_number)
 {
@@ -100,7 +108,8 @@ static void become(char *const *argv, const int out[2])
     _exit(127);
 }
 
-/* All that comes until the end or until `end`; 0 when the time was over. What is over MOST_TEXT is dropped. */
+/* All that comes until the end or until `end`; 0 when the time was over. What is over MOST_TEXT is dropped.
+ */
 static int read_all(int fd, double end, char *text)
 {
     size_t n = 0;
@@ -141,21 +150,24 @@ static int wait_until(pid_t pid, double end, int *status, struct rusage *usage)
     }
 }
 
-static tn_status judge(const char *name, int in_time, double limit, int status, const char *text, const struct rusage *u,
-                       struct bench_child *out)
+static tn_status judge(const char *name, int in_time, double limit, int status, const char *text,
+                       const struct rusage *u, struct bench_child *out)
 {
     size_t length = strlen(text), tail = length > 200 ? length - 200 : 0;
 
     *out = (struct bench_child){bench_child_speed(text), (uint64_t)u->ru_maxrss * 1024};
     if (!in_time)
-        return tn_error(TN_ERR_TIMEOUT, "bench: %.200s was not done after %g s (--limit) and was ended", name, limit);
+        return tn_error(TN_ERR_TIMEOUT, "bench: %.200s was not done after %g s (--limit) and was ended", name,
+                        limit);
     if (WIFSIGNALED(status))
         return tn_error(TN_ERR, "bench: %.200s was ended by signal %d", name, WTERMSIG(status));
     if (WEXITSTATUS(status))
         return tn_error(TN_ERR, "bench: %.200s failed with exit status %d", name, WEXITSTATUS(status));
     if (!(out->tokens_per_second > 0))
-        return tn_error(TN_ERR_INPUT, "bench: %.200s printed neither a number before tok/s nor tokens_per_second; its "
-                        "output ends with: %s", name, text + tail);
+        return tn_error(TN_ERR_INPUT,
+                        "bench: %.200s printed neither a number before tok/s nor tokens_per_second; its "
+                        "output ends with: %s",
+                        name, text + tail);
     return TN_OK;
 }
 

@@ -1,5 +1,5 @@
-/* bench_text.c - the report of tenon bench for people. The first line has the form that other programs' reports
- * are compared by: "... step 41.0 ms  18731 tok/s  92.1 GFLOP/s  peak RSS 40 MB". */
+/* bench_text.c - the report of tenon bench for people. The first line has the form that other programs'
+ * reports are compared by: "... step 41.0 ms  18731 tok/s  92.1 GFLOP/s  peak RSS 40 MB". */
 #include "bench.h"
 
 static void print_first(const struct bench *b)
@@ -16,9 +16,9 @@ static void print_setting(const struct bench *b)
     const struct tn_model_config *c = tn_session_model(b->session);
     const struct tn_session_shape *h = tn_session_shape(b->session);
 
-    printf("%-13s %s: %lld layers, %lld heads, width %lld, vocabulary %lld; %lld parameters\n", "model", c->arch,
-           (long long)c->n_layer, (long long)c->n_head, (long long)c->n_embd, (long long)c->vocab_size,
-           (long long)h->n_parameters);
+    printf("%-13s %s: %lld layers, %lld heads, width %lld, vocabulary %lld; %lld parameters\n", "model",
+           c->arch, (long long)c->n_layer, (long long)c->n_head, (long long)c->n_embd,
+           (long long)c->vocab_size, (long long)h->n_parameters);
     printf("%-13s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch,
            (long long)h->seq_len, (long long)h->n_micro, (long long)h->micro_batch);
     printf("%-13s %s; kernels %s\n", "device", tn_session_device(b->session), tn_session_kernels(b->session));
@@ -28,8 +28,8 @@ static void print_steps(const struct bench *b)
 {
     const struct tn_measure *m = &b->steps;
 
-    printf("%-13s median of %u: %.2f ms, from %.2f to %.2f\n", "step", m->steps, m->median * 1e3, m->low * 1e3,
-           m->high * 1e3);
+    printf("%-13s median of %u: %.2f ms, from %.2f to %.2f\n", "step", m->steps, m->median * 1e3,
+           m->low * 1e3, m->high * 1e3);
     printf("%-13s", "phases");
     for (int p = 0; p < TN_MEASURE_PHASES; p++)
         printf("%s %s %.2f", p ? "," : "", tn_measure_phase_name[p], m->phase[p] * 1e3);
@@ -46,10 +46,10 @@ static void print_rates(const struct bench *b)
         return;
     for (uint32_t i = 0; i < b->n_product; i++)
         work += b->product[i].count * b->product[i].flops;
-    printf("%-13s %.1f GFLOP/s, %u x %u x %u by %s; the step is %.3f of it\n", "products", square / 1e9, b->side, b->side,
-           b->side, b->square.kernel, model / square);
-    printf("%-13s %.1f GFLOP/s, the step's own %u shapes (%.4g FLOPs of an update); the step is %.3f of it\n", "",
-           step / 1e9, b->n_product, work, step > 0 ? model / step : 0);
+    printf("%-13s %.1f GFLOP/s, %u x %u x %u by %s; the step is %.3f of it\n", "products", square / 1e9,
+           b->side, b->side, b->side, b->square.kernel, model / square);
+    printf("%-13s %.1f GFLOP/s, the step's own %u shapes (%.4g FLOPs of an update); the step is %.3f of it\n",
+           "", step / 1e9, b->n_product, work, step > 0 ? model / step : 0);
     printf("%-13s %.1f GB/s\n", "memory rate", b->memory_rate / 1e9);
 }
 
@@ -65,9 +65,10 @@ static void print_memory(const struct bench *b)
         printf("not counted (configure --enable-debug)\n");
     else
         printf("%.2f\n", m->allocations);
-    printf("%-13s %.1f ms until the first update is done: plugins %.1f, plan %.1f, weights %.1f, update %.1f\n",
-           "start", (b->initialized + m->first) * 1e3, b->configured * 1e3, (b->opened - b->configured) * 1e3,
-           (b->initialized - b->opened) * 1e3, m->first * 1e3);
+    printf(
+        "%-13s %.1f ms until the first update is done: plugins %.1f, plan %.1f, weights %.1f, update %.1f\n",
+        "start", (b->initialized + m->first) * 1e3, b->configured * 1e3, (b->opened - b->configured) * 1e3,
+        (b->initialized - b->opened) * 1e3, m->first * 1e3);
 }
 
 static void print_node(const struct bench *b, const struct tn_measure_node *n)
@@ -79,8 +80,8 @@ static void print_node(const struct bench *b, const struct tn_measure_node *n)
     printf("%9.3f %6.2f %9.3f %8.2f %5.1f %8.2f %5.1f %6u  %-5s %-9s %-14s %-14s %s\n", n->seconds * 1e3,
            100 * n->seconds / b->node_seconds, bench_lost(b, n) * 1e3, n->flops / seconds / 1e9,
            square > 0 ? 100 * n->flops / seconds / square : 0, n->bytes / seconds / 1e9,
-           b->memory_rate > 0 ? 100 * n->bytes / seconds / b->memory_rate : 0, n->launches, n->kernel, n->list, n->op,
-           n->role, unit);
+           b->memory_rate > 0 ? 100 * n->bytes / seconds / b->memory_rate : 0, n->launches, n->kernel,
+           n->list, n->op, n->role, unit);
 }
 
 static void print_nodes(const struct bench *b)
@@ -89,10 +90,11 @@ static void print_nodes(const struct bench *b)
 
     if (!b->has_nodes)
         return;
-    printf("\nlaunches, one by one: %.2f ms of an update; worst first: by time that neither the rate of products nor that "
+    printf("\nlaunches, one by one: %.2f ms of an update; worst first: by time that neither the rate of "
+           "products nor that "
            "of memory explains\n%9s %6s %9s %8s %5s %8s %5s %6s  %-5s %-9s %-14s %-14s %s\n",
-           b->node_seconds * 1e3, "ms", "share", "lost ms", "GFLOP/s", "%", "GB/s", "%", "times", "by", "list",
-           "operation", "role", "unit");
+           b->node_seconds * 1e3, "ms", "share", "lost ms", "GFLOP/s", "%", "GB/s", "%", "times", "by",
+           "list", "operation", "role", "unit");
     for (uint32_t i = 0; i < b->n_node; i++) {
         print_node(b, &b->node[i]);
         lost += bench_lost(b, &b->node[i]);
@@ -107,7 +109,8 @@ static void print_products(const struct bench *b)
     printf("\nproducts of the step, alone\n%9s %8s %6s  %-5s %s\n", "ms", "GFLOP/s", "times", "by", "shape");
     for (uint32_t i = 0; i < b->n_product; i++) {
         const struct tn_measure_product *p = &b->product[i];
-        printf("%9.3f %8.2f %6u  %-5s %s\n", p->seconds * 1e3, p->flops / p->seconds / 1e9, p->count, p->kernel, p->text);
+        printf("%9.3f %8.2f %6u  %-5s %s\n", p->seconds * 1e3, p->flops / p->seconds / 1e9, p->count,
+               p->kernel, p->text);
     }
 }
 

@@ -1,6 +1,6 @@
-/* bench_versus.c - two commands in turn: A B A B ..., since a machine that others use too is now faster, now slower,
- * and neighbours in time are what can be compared. Each run is a process of its own, ours too, so memory of the one
- * does not weigh on the other. */
+/* bench_versus.c - two commands in turn: A B A B ..., since a machine that others use too is now faster, now
+ * slower, and neighbours in time are what can be compared. Each run is a process of its own, ours too, so
+ * memory of the one does not weigh on the other. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -13,7 +13,8 @@
 static char **own_command(const struct options *o, struct tn_arena *arena)
 {
     static const char *const passed[] = {"workload", "steps", "warmup"};
-    char **argv = tn_alloc_array(arena, (size_t)o->files + (size_t)o->settings + MOST_ARGUMENTS + 1, sizeof *argv);
+    char **argv =
+        tn_alloc_array(arena, (size_t)o->files + (size_t)o->settings + MOST_ARGUMENTS + 1, sizeof *argv);
     int n = 0;
 
     argv[n++] = tn_text(arena, "/proc/self/exe");
@@ -37,7 +38,8 @@ struct pairs {
 
 static tn_status run_pairs(const struct options *o, struct pairs *p, struct tn_arena *arena)
 {
-    char *other[] = {tn_text(arena, "/bin/sh"), tn_text(arena, "-c"), tn_text(arena, "%s", options_text(o, "vs")), NULL};
+    char *other[] = {tn_text(arena, "/bin/sh"), tn_text(arena, "-c"),
+                     tn_text(arena, "%s", options_text(o, "vs")), NULL};
     char **own = own_command(o, arena);
     double limit = options_float(o, "limit");
     struct bench_child a, b;
@@ -53,7 +55,8 @@ static tn_status run_pairs(const struct options *o, struct pairs *p, struct tn_a
         p->own_rss[i] = (double)a.peak_rss / 1e6, p->other_rss[i] = (double)b.peak_rss / 1e6;
         if (options_given(o, "json"))
             continue;
-        printf("pair %u: tenon %.0f tok/s, other %.0f tok/s, ratio %.3f\n", i + 1, p->own[i], p->other[i], p->ratio[i]);
+        printf("pair %u: tenon %.0f tok/s, other %.0f tok/s, ratio %.3f\n", i + 1, p->own[i], p->other[i],
+               p->ratio[i]);
         fflush(stdout);
     }
     return TN_OK;
@@ -87,16 +90,16 @@ static tn_status report(const struct options *o, const struct pairs *p)
 
     span(p->ratio, p->n, &low, &high);
     if (!options_given(o, "json")) {
-        printf("tenon  %.0f tok/s  peak RSS %.0f MB\nother  %.0f tok/s  peak RSS %.0f MB   %s\n", own, own_rss, other,
-               other_rss, options_text(o, "vs"));
-        printf("ratio  %.3f of tokens a second, median of %u pairs, from %.3f to %.3f; %.3f of peak memory\n", ratio, p->n,
-               low, high, own_rss / other_rss);
+        printf("tenon  %.0f tok/s  peak RSS %.0f MB\nother  %.0f tok/s  peak RSS %.0f MB   %s\n", own,
+               own_rss, other, other_rss, options_text(o, "vs"));
+        printf("ratio  %.3f of tokens a second, median of %u pairs, from %.3f to %.3f; %.3f of peak memory\n",
+               ratio, p->n, low, high, own_rss / other_rss);
         return TN_OK;
     }
-    j = json_pack("{s:s s:i s:f s:f s:f s:f s:f s:f s:f s:o s:o}", "other_command", options_text(o, "vs"), "pairs", (int)p->n,
-                  "tokens_per_second", own, "other_tokens_per_second", other, "ratio", ratio, "ratio_min", low, "ratio_max",
-                  high, "peak_rss_mb", own_rss, "other_peak_rss_mb", other_rss, "all", list(p->own, p->n), "other_all",
-                  list(p->other, p->n));
+    j = json_pack("{s:s s:i s:f s:f s:f s:f s:f s:f s:f s:o s:o}", "other_command", options_text(o, "vs"),
+                  "pairs", (int)p->n, "tokens_per_second", own, "other_tokens_per_second", other, "ratio",
+                  ratio, "ratio_min", low, "ratio_max", high, "peak_rss_mb", own_rss, "other_peak_rss_mb",
+                  other_rss, "all", list(p->own, p->n), "other_all", list(p->other, p->n));
     failed = !j || json_dumpf(j, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(j);
     putchar('\n');
@@ -107,8 +110,11 @@ tn_status bench_versus(const struct options *o)
 {
     struct tn_arena *arena = tn_arena_new();
     uint32_t n = (uint32_t)options_int(o, "pairs");
-    struct pairs p = {n, tn_alloc_array(arena, n, sizeof(double)), tn_alloc_array(arena, n, sizeof(double)),
-                      tn_alloc_array(arena, n, sizeof(double)), tn_alloc_array(arena, n, sizeof(double)),
+    struct pairs p = {n,
+                      tn_alloc_array(arena, n, sizeof(double)),
+                      tn_alloc_array(arena, n, sizeof(double)),
+                      tn_alloc_array(arena, n, sizeof(double)),
+                      tn_alloc_array(arena, n, sizeof(double)),
                       tn_alloc_array(arena, n, sizeof(double))};
     tn_status s = run_pairs(o, &p, arena);
 

@@ -1,5 +1,5 @@
-/* bench_workload.c - the workloads that go by name, the same ones wherever speed is compared: GPT-2 of four sizes
- * without biases and dropout, trained by AdamW with clipping. */
+/* bench_workload.c - the workloads that go by name, the same ones wherever speed is compared: GPT-2 of four
+ * sizes without biases and dropout, trained by AdamW with clipping. */
 #include "base/config.h"
 #include "bench.h"
 
@@ -8,10 +8,10 @@ static const struct workload {
     int layers, heads, width, seq, batch, vocab;
     uint32_t steps, warmup;
 } workloads[] = {
-    {"W1", 4, 4, 128, 64, 12, 65, 60, 10},         /* nanoGPT's example for a CPU */
-    {"W2", 6, 6, 384, 256, 16, 65, 8, 2},           /* nanoGPT's shakespeare_char, a smaller batch */
-    {"W3", 12, 12, 768, 64, 4, 50257, 8, 2},        /* GPT-2 124M, llm.c's example for a CPU */
-    {"W4", 12, 12, 768, 1024, 1, 50257, 8, 2},      /* GPT-2 124M, its whole context */
+    {"W1", 4, 4, 128, 64, 12, 65, 60, 10},     /* nanoGPT's example for a CPU */
+    {"W2", 6, 6, 384, 256, 16, 65, 8, 2},      /* nanoGPT's shakespeare_char, a smaller batch */
+    {"W3", 12, 12, 768, 64, 4, 50257, 8, 2},   /* GPT-2 124M, llm.c's example for a CPU */
+    {"W4", 12, 12, 768, 1024, 1, 50257, 8, 2}, /* GPT-2 124M, its whole context */
 };
 
 static void set(struct tn_config *c, const char *key, int value)
@@ -25,14 +25,14 @@ static void set(struct tn_config *c, const char *key, int value)
 void bench_workload(const char *name, struct tn_config *c, struct tn_measure_options *o)
 {
     static const char *const same[][2] = {
-        {"model.arch", "gpt2"},          {"model.bias", "no"},       {"model.dropout", "0"},
-        {"model.gelu", "erf"},           {"train.grad_clip", "1"},   {"optimizer.name", "adamw"},
-        {"optimizer.beta1", "0.9"},      {"optimizer.beta2", "0.95"}, {"optimizer.weight_decay", "0.1"},
+        {"model.arch", "gpt2"},     {"model.bias", "no"},        {"model.dropout", "0"},
+        {"model.gelu", "erf"},      {"train.grad_clip", "1"},    {"optimizer.name", "adamw"},
+        {"optimizer.beta1", "0.9"}, {"optimizer.beta2", "0.95"}, {"optimizer.weight_decay", "0.1"},
         {"optimizer.lr", "1e-3"},
     };
     const struct workload *w = workloads;
 
-    while (strcmp(w->name, name))                /* it is one of the option's choices */
+    while (strcmp(w->name, name)) /* it is one of the option's choices */
         w++;
     set(c, "model.n_layer", w->layers);
     set(c, "model.n_head", w->heads);

@@ -1,7 +1,7 @@
 /* cmd_bench.c - tenon bench: how fast a model trains here, and how fast the machine would let it.
  *
- * Whole updates are measured first, since only then the process holds what a training run would; after them the
- * rates of the machine, and last, where asked for, launches one by one. */
+ * Whole updates are measured first, since only then the process holds what a training run would; after them
+ * the rates of the machine, and last, where asked for, launches one by one. */
 #include <stdlib.h>
 
 #include "base/config.h"
@@ -16,7 +16,8 @@
 double bench_lost(const struct bench *b, const struct tn_measure_node *n)
 {
     double square = tn_measure_rate(&b->square, 1), compute = square > 0 ? n->flops / square : 0,
-           moved = b->memory_rate > 0 ? n->bytes / b->memory_rate : 0, least = compute > moved ? compute : moved;
+           moved = b->memory_rate > 0 ? n->bytes / b->memory_rate : 0,
+           least = compute > moved ? compute : moved;
 
     return n->seconds > least ? n->seconds - least : 0;
 }
@@ -35,7 +36,7 @@ static tn_status measure_rates(struct bench *b)
     return s;
 }
 
-static const struct bench *sorted;               /* for compare */
+static const struct bench *sorted; /* for compare */
 
 static int compare(const void *x, const void *y)
 {
@@ -142,14 +143,18 @@ static tn_status bench(const struct options *o, double start)
 static tn_status check(const struct options *o)
 {
     if (options_given(o, "workload") && o->files)
-        return tn_error(TN_ERR_CONFIG, "bench: %.200s and --workload %s both say what to train: give one of them",
+        return tn_error(TN_ERR_CONFIG,
+                        "bench: %.200s and --workload %s both say what to train: give one of them",
                         o->file[0], options_text(o, "workload"));
     if (!options_given(o, "workload") && !o->files && !o->settings)
-        return tn_error(TN_ERR_CONFIG, "bench: what shall be trained? Give a configuration, or --workload W1, W2, W3 or W4");
+        return tn_error(TN_ERR_CONFIG,
+                        "bench: what shall be trained? Give a configuration, or --workload W1, W2, W3 or W4");
     if (options_given(o, "vs") && (options_given(o, "ops")))
-        return tn_error(TN_ERR_CONFIG, "bench: --vs compares whole updates, and --ops looks into one: give one of them");
+        return tn_error(TN_ERR_CONFIG,
+                        "bench: --vs compares whole updates, and --ops looks into one: give one of them");
     if (options_given(o, "ops") && options_given(o, "no-rates"))
-        return tn_error(TN_ERR_CONFIG, "bench: --ops holds launches against the rates that --no-rates leaves out");
+        return tn_error(TN_ERR_CONFIG,
+                        "bench: --ops holds launches against the rates that --no-rates leaves out");
     return TN_OK;
 }
 
@@ -170,7 +175,8 @@ static int cmd_bench(int argc, char **argv)
 static const struct option options[] = {
     {.name = "workload",
      .value = "NAME",
-     .help = "One of the workloads that are compared everywhere: a small character model, a larger one, GPT-2 124M "
+     .help = "One of the workloads that are compared everywhere: a small character model, a larger one, "
+             "GPT-2 124M "
              "with short and with long sequences",
      .type = TN_KEY_CHOICE,
      .choices = "W1|W2|W3|W4"},
@@ -191,7 +197,8 @@ static const struct option options[] = {
     {.name = "no-rates", .help = "Leave out the rates of products and of memory"},
     {.name = "vs",
      .value = "COMMAND",
-     .help = "Run this shell command and this benchmark in turn, and print the ratio of their tokens a second; COMMAND "
+     .help = "Run this shell command and this benchmark in turn, and print the ratio of their tokens a "
+             "second; COMMAND "
              "prints \"... N tok/s ...\" or JSON with tokens_per_second"},
     {.name = "pairs",
      .value = "N",
@@ -214,9 +221,11 @@ const struct command bench_command = {
     .name = "bench",
     .help = "Measures how fast a model trains here: tokens a second, share of the machine's peak, memory",
     .usage = "[CFG | --workload NAME] [section.key=value ...] [--steps N] [--ops] [--json] [--vs COMMAND]",
-    .detail = "Trains on random tokens and keeps nothing; no data are needed where model.vocab_size is set. Times "
-              "are medians. The peak is what the same kernel plugins reach in the same run: on matrix products of the "
-              "step's own shapes, and on a product of 2048 x 2048 x 2048.",
+    .detail =
+        "Trains on random tokens and keeps nothing; no data are needed where model.vocab_size is set. Times "
+        "are medians. The peak is what the same kernel plugins reach in the same run: on matrix products of "
+        "the "
+        "step's own shapes, and on a product of 2048 x 2048 x 2048.",
     .options = options,
     .files_max = 1,
     .settings = 1,

@@ -1,10 +1,12 @@
-/* normal.c - many normal numbers at once: Box and Muller over Philox blocks, in loops that become vector code.
+/* normal.c - many normal numbers at once: Box and Muller over Philox blocks, in loops that become vector
+ * code.
  *
- * A model of 124 M parameters begins with that many normal numbers, and nobody wants to wait for them. Blocks go
- * by groups of LANES; within a group every step is a loop without branches or calls, so the compiler may work on
- * several lanes together. Logarithm, sine and cosine are polynomials of this file: the bits of a number depend
- * neither on the C library nor on how wide vectors are, and hence not on where the number is made. For that
- * products and sums must not be contracted, and each clone for a processor does the same operations.
+ * A model of 124 M parameters begins with that many normal numbers, and nobody wants to wait for them. Blocks
+ * go by groups of LANES; within a group every step is a loop without branches or calls, so the compiler may
+ * work on several lanes together. Logarithm, sine and cosine are polynomials of this file: the bits of a
+ * number depend neither on the C library nor on how wide vectors are, and hence not on where the number is
+ * made. For that products and sums must not be contracted, and each clone for a processor does the same
+ * operations.
  *
  *     radius = sqrt(-2 log u), u in (0, 1] of 31 bits; angle: 32 bits are a turn */
 #include <string.h>
@@ -26,7 +28,7 @@
 #define LANES 32 /* fewer are unrolled before they can become vectors */
 
 struct group {
-    uint32_t word[4][LANES];                     /* of block first + lane */
+    uint32_t word[4][LANES]; /* of block first + lane */
 };
 
 INLINE float as_float(uint32_t bits)
@@ -68,7 +70,7 @@ INLINE void make_words(uint64_t seed, uint32_t stream, uint32_t step, uint64_t f
 /* x = 2^e m with m in [sqrt(1/2), sqrt(2)); log m = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.172. */
 INLINE float logarithm(float x)
 {
-    const uint32_t root = 0x3f3504f3u;           /* bits of sqrt(1/2) */
+    const uint32_t root = 0x3f3504f3u; /* bits of sqrt(1/2) */
     uint32_t bits = as_bits(x) - root;
     float e = (float)((int32_t)bits >> 23), m = as_float((bits & 0x7fffffu) + root);
     float s = (m - 1.0f) / (m + 1.0f), z = s * s;
@@ -81,8 +83,8 @@ INLINE float logarithm(float x)
     return e * 0.693147181f + 2.0f * s * p;
 }
 
-/* x times 1/sqrt(x), by Newton from a guess that halves the exponent; 0 for 0. The C library's may set errno, so it
- * could not become vector code. */
+/* x times 1/sqrt(x), by Newton from a guess that halves the exponent; 0 for 0. The C library's may set errno,
+ * so it could not become vector code. */
 INLINE float square_root(float x)
 {
     float y = as_float(0x5f3759dfu - (as_bits(x) >> 1)), half = 0.5f * x;
@@ -95,7 +97,7 @@ INLINE float square_root(float x)
 /* Of 2 pi turns / 2^32: to a quarter and a rest of at most an eighth, there by their series. */
 INLINE void sine_cosine(int32_t turn, float *sine, float *cosine)
 {
-    const float magic = 12582912.0f;             /* 1.5 2^23: a sum with it is an integer, in the low bits */
+    const float magic = 12582912.0f; /* 1.5 2^23: a sum with it is an integer, in the low bits */
     float quarters = (float)turn * 0x1p-30f, sum = quarters + magic;
     uint32_t q = as_bits(sum) - 0x4b400000u;
     float x = (quarters - (sum - magic)) * 1.57079633f, z = x * x;

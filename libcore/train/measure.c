@@ -1,7 +1,8 @@
 /* measure.c - whole updates with a clock: see measure.h.
  *
- * Drawing tokens and handing them over is the phase "data". Resident memory is what /proc says of this address space: the
- * ru_maxrss of getrusage counts what the process was before exec, and stands in where there is no /proc. */
+ * Drawing tokens and handing them over is the phase "data". Resident memory is what /proc says of this
+ * address space: the ru_maxrss of getrusage counts what the process was before exec, and stands in where
+ * there is no /proc. */
 #include "train/measure.h"
 #include <sys/resource.h>
 #include "base/debug.h"
@@ -9,9 +10,8 @@
 #include "train/measure_own.h"
 
 const char *const tn_measure_phase_name[TN_MEASURE_PHASES] = {
-    [TN_PHASE_DATA] = "data",         [TN_PHASE_FORWARD] = "forward",
-    [TN_PHASE_BACKWARD] = "backward", [TN_PHASE_OPTIMIZER] = "optimizer",
-    [TN_PHASE_OTHER] = "other",
+    [TN_PHASE_DATA] = "data",           [TN_PHASE_FORWARD] = "forward", [TN_PHASE_BACKWARD] = "backward",
+    [TN_PHASE_OPTIMIZER] = "optimizer", [TN_PHASE_OTHER] = "other",
 };
 
 /* --- counters of the process */
@@ -86,7 +86,8 @@ static void split(const struct tn_session_times *t, double whole, double phase[T
         phase[TN_PHASE_OTHER] -= phase[p];
 }
 
-static void summarize(const struct tn_session *s, const double *phase, struct tn_arena *arena, struct tn_measure *m)
+static void summarize(const struct tn_session *s, const double *phase, struct tn_arena *arena,
+                      struct tn_measure *m)
 {
     const struct tn_session_shape *h = tn_session_shape(s);
     const struct tn_model_config *c = tn_session_model(s);
@@ -104,8 +105,9 @@ static void summarize(const struct tn_session *s, const double *phase, struct tn
         m->phase[p] = tn_measure_median(one, m->steps);
     }
     m->tokens = (double)(h->global_batch * h->seq_len);
-    m->flops = (6.0 * (double)h->n_parameters_no_position + 6.0 * (double)(c->n_layer * c->n_embd * h->seq_len)) *
-               m->tokens;
+    m->flops =
+        (6.0 * (double)h->n_parameters_no_position + 6.0 * (double)(c->n_layer * c->n_embd * h->seq_len)) *
+        m->tokens;
 }
 
 /* times and phase, if it counts: of update number i. */
@@ -136,7 +138,7 @@ tn_status tn_measure_steps(struct tn_session *s, const struct tn_measure_options
     struct tn_feed f;
 
     *out = (struct tn_measure){.steps = o->steps, .seconds = tn_alloc_array(arena, o->steps, sizeof(double))};
-    memset(out->seconds, 0, o->steps * sizeof(double));          /* touched: no page faults later */
+    memset(out->seconds, 0, o->steps * sizeof(double)); /* touched: no page faults later */
     memset(phase, 0, (size_t)o->steps * TN_MEASURE_PHASES * sizeof *phase);
     tn_feed_new(&f, s, o->seed, arena);
     for (uint32_t i = 0; i < o->warmup && !status; i++)

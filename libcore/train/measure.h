@@ -6,8 +6,8 @@
  *              through the same kernel plugins                                         (measure_products.c)
  *   memory     how fast large arrays are read and written                              (measure_memory.c)
  *
- * Medians, since machines are shared. Measure steps first: what the other three allocate would count as memory
- * of the step. What comes out lives in the arena given. Main thread. */
+ * Medians, since machines are shared. Measure steps first: what the other three allocate would count as
+ * memory of the step. What comes out lives in the arena given. Main thread. */
 #ifndef TENON_TRAIN_MEASURE_H
 #define TENON_TRAIN_MEASURE_H
 #include "base/arena.h"
@@ -15,29 +15,37 @@
 
 /* Seconds since some moment. */
 double tn_measure_now(void);
-double tn_measure_median(const double *x, uint32_t n);   /* 0 of none */
+double tn_measure_median(const double *x, uint32_t n); /* 0 of none */
 
 /* --- whole updates */
 
-enum { TN_PHASE_DATA, TN_PHASE_FORWARD, TN_PHASE_BACKWARD, TN_PHASE_OPTIMIZER, TN_PHASE_OTHER, TN_MEASURE_PHASES };
+enum {
+    TN_PHASE_DATA,
+    TN_PHASE_FORWARD,
+    TN_PHASE_BACKWARD,
+    TN_PHASE_OPTIMIZER,
+    TN_PHASE_OTHER,
+    TN_MEASURE_PHASES
+};
 extern const char *const tn_measure_phase_name[TN_MEASURE_PHASES];
 
 struct tn_measure_options {
-    uint32_t warmup, steps;                      /* warmup: updates that do not count, at least 1 */
-    uint64_t seed;                               /* of the tokens */
+    uint32_t warmup, steps; /* warmup: updates that do not count, at least 1 */
+    uint64_t seed;          /* of the tokens */
 };
 
 struct tn_measure {
-    double *seconds;                             /* [steps] */
+    double *seconds; /* [steps] */
     uint32_t steps;
-    double first;                                /* seconds of the first update */
+    double first; /* seconds of the first update */
     double median, low, high;
-    double phase[TN_MEASURE_PHASES];             /* medians */
-    double tokens, flops;                        /* of an update; flops of the model: 6N + 6LCT for each token */
+    double phase[TN_MEASURE_PHASES]; /* medians */
+    double tokens, flops;            /* of an update; flops of the model: 6N + 6LCT for each token */
     double first_loss, last_loss;
-    double minor_faults, major_faults, allocations;                  /* of an update, after the warm-up; allocations -1: not counted */
-    uint64_t planned, arena;                     /* bytes; planned: all that is allocated on the device */
-    uint64_t rss, rss_peak;                      /* bytes of the process after the last update */
+    double minor_faults, major_faults,
+        allocations;         /* of an update, after the warm-up; allocations -1: not counted */
+    uint64_t planned, arena; /* bytes; planned: all that is allocated on the device */
+    uint64_t rss, rss_peak;  /* bytes of the process after the last update */
 };
 
 /* The session is open for TRAIN and has weights. A step that is skipped is an error. */
@@ -48,10 +56,10 @@ tn_status tn_measure_steps(struct tn_session *s, const struct tn_measure_options
 
 /* Rows of the plan that do the same: operation, role, list, kernel, shapes. */
 struct tn_measure_node {
-    const char *op, *role, *unit, *list, *kernel, *shape;            /* unit: of the first one */
-    uint32_t rows, launches;                     /* launches: of an update */
-    uint32_t merged;                             /* nodes in one row */
-    double seconds, flops, bytes;                /* of an update, all rows; seconds: median of updates */
+    const char *op, *role, *unit, *list, *kernel, *shape; /* unit: of the first one */
+    uint32_t rows, launches;                              /* launches: of an update */
+    uint32_t merged;                                      /* nodes in one row */
+    double seconds, flops, bytes; /* of an update, all rows; seconds: median of updates */
 };
 
 /* In the order of the program. seconds: of all nodes. */
@@ -61,21 +69,23 @@ tn_status tn_measure_nodes(struct tn_session *s, uint32_t steps, uint64_t seed, 
 /* --- products */
 
 struct tn_measure_product {
-    const char *text, *kernel;                   /* "768 x 384 x 128: batch seq embd . heads embd" */
-    uint32_t count;                              /* in an update */
-    double flops, seconds;                       /* of one */
+    const char *text, *kernel; /* "768 x 384 x 128: batch seq embd . heads embd" */
+    uint32_t count;            /* in an update */
+    double flops, seconds;     /* of one */
 };
 
 /* The step's products, each shape once. */
-tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, struct tn_measure_product **out, uint32_t *n);
+tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, struct tn_measure_product **out,
+                              uint32_t *n);
 /* One of n x n x n; n is made smaller where it would take longer than a few seconds. */
-tn_status tn_measure_square(struct tn_session *s, uint32_t n, struct tn_arena *arena, struct tn_measure_product *out,
-                            uint32_t *side);
+tn_status tn_measure_square(struct tn_session *s, uint32_t n, struct tn_arena *arena,
+                            struct tn_measure_product *out, uint32_t *side);
 /* Their rate, weighted by the work that the step has of each: FLOP/s. */
 double tn_measure_rate(const struct tn_measure_product *p, uint32_t n);
 
 /* --- memory */
 
-/* Bytes a second of a = b + s c on all threads, read and written; of a copy where the device's memory is not the host's. */
+/* Bytes a second of a = b + s c on all threads, read and written; of a copy where the device's memory is not
+ * the host's. */
 tn_status tn_measure_memory(struct tn_session *s, double *rate);
 #endif

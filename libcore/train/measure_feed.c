@@ -41,8 +41,10 @@ void tn_feed_new(struct tn_feed *f, struct tn_session *s, uint64_t seed, struct 
 {
     const struct tn_session_shape *h = tn_session_shape(s);
 
-    *f = (struct tn_feed){.session = s, .count = h->global_batch * h->seq_len,
-                       .vocab = tn_session_model(s)->vocab_size, .seed = seed};
+    *f = (struct tn_feed){.session = s,
+                          .count = h->global_batch * h->seq_len,
+                          .vocab = tn_session_model(s)->vocab_size,
+                          .seed = seed};
     f->tokens = tn_alloc_array(arena, (size_t)f->count, sizeof *f->tokens);
     f->targets = tn_alloc_array(arena, (size_t)f->count, sizeof *f->targets);
 }
@@ -65,8 +67,10 @@ tn_status tn_feed_step(struct tn_feed *f, struct tn_session_times *times, struct
     times->feed += tn_measure_now() - start;
     s = tn_session_update_timed(f->session, f->step, f->tokens, f->targets, 1e-4, times, result);
     if (!s && result->skipped)
-        return tn_error(TN_ERR_NUMBER, "update %llu: loss %g, gradient norm %g: not finite, so its time says nothing; first %s",
-                        (unsigned long long)f->step, result->loss, result->gnorm, tn_session_nonfinite(f->session));
+        return tn_error(
+            TN_ERR_NUMBER,
+            "update %llu: loss %g, gradient norm %g: not finite, so its time says nothing; first %s",
+            (unsigned long long)f->step, result->loss, result->gnorm, tn_session_nonfinite(f->session));
     f->step++;
     return s;
 }

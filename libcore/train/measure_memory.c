@@ -1,8 +1,8 @@
 /* measure_memory.c - how fast large arrays are read and written: see measure.h.
  *
- * On a device whose memory the host sees, all threads of the process walk three arrays, too large for any cache:
- * a = b + s c, 12 bytes for each element. Elsewhere the device copies, 2 bytes for each byte. The best of a few
- * rounds: this is a limit that others are held against. */
+ * On a device whose memory the host sees, all threads of the process walk three arrays, too large for any
+ * cache: a = b + s c, 12 bytes for each element. Elsewhere the device copies, 2 bytes for each byte. The best
+ * of a few rounds: this is a limit that others are held against. */
 #include <stdlib.h>
 #include <unistd.h>
 #include "base/status.h"
@@ -53,8 +53,8 @@ static double best_triad(char *block, int64_t bytes)
     return best;
 }
 
-static tn_status best_copy(const struct tn_device_api *api, struct tn_device *device, char *block, int64_t bytes,
-                           double *best)
+static tn_status best_copy(const struct tn_device_api *api, struct tn_device *device, char *block,
+                           int64_t bytes, double *best)
 {
     struct tn_queue *queue;
     tn_status s = api->queue(device, &queue);

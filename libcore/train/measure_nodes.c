@@ -1,12 +1,13 @@
 /* measure_nodes.c - the launches of a step with a clock: see measure.h.
  *
- * A session runs its updates with the device waited for after each launch. The blocks of a model are alike, so rows
- * that do the same to tensors of the same shapes become one node of the report. */
+ * A session runs its updates with the device waited for after each launch. The blocks of a model are alike,
+ * so rows that do the same to tensors of the same shapes become one node of the report. */
 #include "plan/report.h"
 #include "train/measure_own.h"
 
 /* "batch 12 seq 64 embd 128, heads 4 -> ..." : the sizes that this rank holds. */
-static const char *shape_text(const struct tn_plan *plan, const struct tn_plan_launch *l, struct tn_arena *arena)
+static const char *shape_text(const struct tn_plan *plan, const struct tn_plan_launch *l,
+                              struct tn_arena *arena)
 {
     char text[600];
     size_t at = 0;
@@ -94,7 +95,7 @@ tn_status tn_measure_nodes(struct tn_session *s, uint32_t steps, uint64_t seed, 
     struct tn_feed f;
 
     tn_feed_new(&f, s, seed, arena);
-    for (uint32_t i = 0; i <= steps && !status; i++) {           /* the first one warms up, into the last place */
+    for (uint32_t i = 0; i <= steps && !status; i++) { /* the first one warms up, into the last place */
         struct tn_session_times times = {.run.row = seconds + (size_t)(i ? i - 1 : steps) * plan->n_row};
         struct tn_session_result result;
         status = tn_feed_step(&f, &times, &result);

@@ -5,7 +5,7 @@
 
 struct tn_feed {
     struct tn_session *session;
-    int32_t *tokens, *targets;                   /* [global_batch, seq_len] */
+    int32_t *tokens, *targets; /* [global_batch, seq_len] */
     int64_t count, vocab;
     uint64_t seed, step;
 };

@@ -2,8 +2,8 @@
  *
  * Each product of the step is made alone: a graph of one einsum with the same dims in the same order, planned
  * and run like any other, without epilogue, into memory of its own without gaps. The head multiplies inside;
- * its products are made with at most HEAD_ROWS rows at a time, as a kernel would, and counted as often as that
- * takes. Attention is not among them: its tiles are nobody's choice but the kernel's. */
+ * its products are made with at most HEAD_ROWS rows at a time, as a kernel would, and counted as often as
+ * that takes. Attention is not among them: its tiles are nobody's choice but the kernel's. */
 #include <stdlib.h>
 #include "base/status.h"
 #include "run/run.h"
@@ -55,9 +55,7 @@ static const char *text_of(const struct product *p, struct tn_arena *arena)
     char dims[3][200], many[32] = "";
 
     for (uint32_t d = 0; d < p->a.rank; d++)
-        *(!size_in(&p->y, p->a.dim[d])   ? &k
-          : size_in(&p->b, p->a.dim[d]) ? &batch
-                                         : &m) *= p->a.size[d];
+        *(!size_in(&p->y, p->a.dim[d]) ? &k : size_in(&p->b, p->a.dim[d]) ? &batch : &m) *= p->a.size[d];
     for (uint32_t d = 0; d < p->b.rank; d++)
         if (!size_in(&p->a, p->b.dim[d]))
             n *= p->b.size[d];
@@ -66,8 +64,8 @@ static const char *text_of(const struct product *p, struct tn_arena *arena)
     say_dims(dims[2], sizeof dims[2], &p->y);
     if (batch > 1)
         snprintf(many, sizeof many, "%lld of ", (long long)batch);
-    return tn_text(arena, "%s%lld x %lld x %lld: %s . %s -> %s", many, (long long)m, (long long)n, (long long)k,
-                   dims[0], dims[1], dims[2]);
+    return tn_text(arena, "%s%lld x %lld x %lld: %s . %s -> %s", many, (long long)m, (long long)n,
+                   (long long)k, dims[0], dims[1], dims[2]);
 }
 
 static double flops_of(const struct product *p)
@@ -110,7 +108,8 @@ static tn_status fill(struct tn_run *run, const struct tn_plan *plan, const char
     tn_status s;
 
     if (!host)
-        return tn_error(TN_ERR_MEMORY, "no memory for the operand of a product: %llu bytes", (unsigned long long)bytes);
+        return tn_error(TN_ERR_MEMORY, "no memory for the operand of a product: %llu bytes",
+                        (unsigned long long)bytes);
     for (uint64_t i = 0; i < bytes / tn_dtype_bytes(v->dtype); i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         if (v->dtype == TN_F32)
@@ -166,7 +165,8 @@ static tn_status time_product(struct tn_session *s, const struct product *p, str
     struct tn_mesh mesh = tn_mesh_single();
     struct tn_graph *g = tn_graph_new(&mesh);
     struct tn_value *y = build(p, g);
-    struct tn_plan_options o = {.kernels = e->kernels, .n_kernels = e->n_kernels, .keep = &y, .n_keep = 1, .n_micro = 1};
+    struct tn_plan_options o = {
+        .kernels = e->kernels, .n_kernels = e->n_kernels, .keep = &y, .n_keep = 1, .n_micro = 1};
     struct tn_plan *plan = NULL;
     tn_status status = tn_graph_status(g);
 
@@ -187,7 +187,7 @@ static tn_status time_product(struct tn_session *s, const struct product *p, str
 struct list {
     struct tn_arena *arena;
     struct product *product;
-    struct tn_measure_product *measured;         /* text and count until it is measured */
+    struct tn_measure_product *measured; /* text and count until it is measured */
     uint32_t n;
 };
 
@@ -223,11 +223,14 @@ static struct side matrix(uint32_t dtype, const char *d0, int64_t n0, const char
     return (struct side){.dtype = dtype, .rank = 2, .dim = {d0, d1}, .size = {n0, n1}};
 }
 
-/* x [..., C], w [V, C]: logits = x w^T; backward makes them again, then dx = dlogits w and dw = dlogits^T x. */
-static void add_head(struct list *l, const struct tn_plan *plan, const struct tn_row *row, int back, double launches)
+/* x [..., C], w [V, C]: logits = x w^T; backward makes them again, then dx = dlogits w and dw = dlogits^T x.
+ */
+static void add_head(struct list *l, const struct tn_plan *plan, const struct tn_row *row, int back,
+                     double launches)
 {
     struct side x = side_of(plan, row->value[0]), w = side_of(plan, row->value[1]);
-    int64_t rows = plan->place[row->value[0]->id].local.count / w.size[1], some = rows < HEAD_ROWS ? rows : HEAD_ROWS;
+    int64_t rows = plan->place[row->value[0]->id].local.count / w.size[1],
+            some = rows < HEAD_ROWS ? rows : HEAD_ROWS;
     double count = launches * (double)((rows + some - 1) / some);
     struct side xs = matrix(x.dtype, "rows", some, "embd", w.size[1]),
                 ws = matrix(w.dtype, "vocab", w.size[0], "embd", w.size[1]),
@@ -242,12 +245,14 @@ static void add_head(struct list *l, const struct tn_plan *plan, const struct tn
 
 static double launches_of(const struct tn_plan *plan, const struct tn_row *row)
 {
-    int repeats = row->list == TN_LIST_PER_MICRO || row->list == TN_LIST_FORWARD || row->list == TN_LIST_BACKWARD;
+    int repeats =
+        row->list == TN_LIST_PER_MICRO || row->list == TN_LIST_FORWARD || row->list == TN_LIST_BACKWARD;
 
     return (row->kernel[0] >= 0) + (repeats && row->kernel[1] >= 0 ? plan->n_micro - 1.0 : 0);
 }
 
-tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, struct tn_measure_product **out, uint32_t *n)
+tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, struct tn_measure_product **out,
+                              uint32_t *n)
 {
     const struct tn_plan *plan = tn_session_plan(s, TN_SESSION_TRAIN);
     struct list l = {.arena = arena};
@@ -274,8 +279,8 @@ tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, stru
     return status;
 }
 
-tn_status tn_measure_square(struct tn_session *s, uint32_t most, struct tn_arena *arena, struct tn_measure_product *out,
-                            uint32_t *side)
+tn_status tn_measure_square(struct tn_session *s, uint32_t most, struct tn_arena *arena,
+                            struct tn_measure_product *out, uint32_t *side)
 {
     tn_status status = TN_OK;
     double estimate = 0;
@@ -283,11 +288,13 @@ tn_status tn_measure_square(struct tn_session *s, uint32_t most, struct tn_arena
     *side = most < 128 ? most : 128;
     for (;;) {
         int64_t n = *side;
-        status = time_product(s,
-                              &(struct product){matrix(TN_F32, "m", n, "k", n), matrix(TN_F32, "k", n, "n", n),
-                                                matrix(TN_F32, "m", n, "n", n)},
-                              arena, out);
-        estimate = out->seconds * (double)most / (double)n * (double)most / (double)n * (double)most / (double)n;
+        status =
+            time_product(s,
+                         &(struct product){matrix(TN_F32, "m", n, "k", n), matrix(TN_F32, "k", n, "n", n),
+                                           matrix(TN_F32, "m", n, "n", n)},
+                         arena, out);
+        estimate =
+            out->seconds * (double)most / (double)n * (double)most / (double)n * (double)most / (double)n;
         if (status || *side == most)
             return status;
         if (estimate < SQUARE_SECONDS)
