@@ -9,7 +9,7 @@ double tn_mean_value(const struct tn_mean *m)
 tn_status tn_evaluate(struct tn_session *s, const struct tn_sampler *sampler, int64_t first, int64_t count,
                       int32_t *tokens, int32_t *targets, struct tn_mean *m)
 {
-    int64_t batch = tn_session_shape(s)->micro_batch;
+    int64_t batch = tn_session_shape(s)->eval_batch;
     tn_status status = TN_OK;
 
     for (int64_t at = first; at < first + count && status == TN_OK; at += batch) {

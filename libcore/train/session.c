@@ -124,7 +124,8 @@ static tn_status read_shape(struct tn_session *s)
     if (h->micro_batch < 1 || h->global_batch % (h->micro_batch * dp))
         return tn_config_fail(c, "train.micro_batch", "%lld sequences on each of %lld data-parallel ranks do not divide train.global_batch = %lld",
                               (long long)h->micro_batch, (long long)dp, (long long)h->global_batch);
-    h->n_micro = h->global_batch / (h->micro_batch * dp);
+    h->eval_batch = h->micro_batch * dp;
+    h->n_micro = h->global_batch / h->eval_batch;
     s->seed = (uint64_t)tn_config_int(c, "train.seed");
     return TN_OK;
 }

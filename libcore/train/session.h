@@ -43,6 +43,7 @@ void tn_session_close(struct tn_session *s);     /* takes; NULL is fine */
 /* --- what came out */
 struct tn_session_shape {
     int64_t seq_len, global_batch, micro_batch, n_micro;
+    int64_t eval_batch;                          /* sequences of one evaluation: a micro-batch of all data-parallel ranks */
     int64_t world, rank;
     int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
     int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without the position table */
@@ -114,7 +115,7 @@ tn_status tn_session_scale_set(struct tn_session *s, double scale, uint64_t good
 tn_status tn_session_apply(struct tn_session *s);
 /* Which tensor of the last update was the first that is not finite, as a sentence's part: "block3 mlp_fc einsum". */
 const char *tn_session_nonfinite(struct tn_session *s);
-/* Sum of token losses and number of valid tokens of [micro_batch, seq_len]. */
+/* Sum of token losses and number of valid tokens of [eval_batch, seq_len]. */
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);

@@ -1,5 +1,4 @@
 # Gloo is C++: its header and library, and a compiler that can use them. Without one, configure goes on in C alone.
-AC_PROG_CXX
 TN_PLUGIN_SWITCH([gloo], [communicator, shared memory within a host, TCP between hosts],
 [AC_LANG_PUSH([C++])
 tn_saved_LIBS=$LIBS

@@ -53,7 +53,8 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     s->model = (struct tn_model_config){.arch = "gpt2", .vocab_size = vocab, .n_embd = width};
     s->shape = (struct tn_session_shape){.seq_len = tn_config_int(c, "train.seq_len"), .world = 1,
                                          .global_batch = tn_config_int(c, "train.global_batch"),
-                                         .micro_batch = tn_config_int(c, "train.micro_batch")};
+                                         .micro_batch = tn_config_int(c, "train.micro_batch"),
+                                         .eval_batch = tn_config_int(c, "train.micro_batch")};
     s->shape.n_micro = s->shape.global_batch / s->shape.micro_batch;
     add(s, "emb", 2, vocab, width, 0);
     if (!fake.no_bias)
