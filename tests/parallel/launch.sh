@@ -264,6 +264,11 @@ else
     expect_rc 0
     for r in 0 1 2; do expect_out "rank $r of 3: done, dp 3 tp 1, sum 6, along the axes 6, local $r of 3, node 0 of 1"; done
     expect_err 'rank 2 of 3: host .* address 127\.0\.0\.1 on lo'
+    # rank 0 is late, so the others ask for an address that nobody has given yet
+    run "${mpi[@]}" -np 1 bash -c 'sleep 1; exec "$@"' _ "$world" "${set_[@]}" : -np 2 "$world" "${set_[@]}"
+    expect_rc 0; expect_out 'rank 2 of 3: done'
+    run "${mpi[@]}" -np 1 bash -c 'sleep 30' : -np 1 "$world" "${set_[@]}" backend.timeout=2
+    expect [ "$rc" != 0 ]; expect_err 'rank 0 of 2 did not arrive within 2 s; last tried: pmix: rank 0 did not publish'
     run "${mpi[@]}" -np 1 "$world" "${set_[@]:0:1}"
     expect_rc 0; expect_out 'rank 0 of 1: done'
     run "${mpi[@]}" -np 3 -x WORLD_DO="kill 2" "$world" "${set_[@]}"
