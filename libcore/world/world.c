@@ -176,59 +176,75 @@ static void close_comms(struct tn_world *w)
             w->comm_api->close(c[i]);
 }
 
-/* The work was done, but not all ranks came to the end: no success. */
+/* The work was done, but not all ranks came to the end: no success. Whoever has an error to print prints
+ * that. */
 static void end_in_failure(struct tn_world *w)
 {
+    char text[sizeof w->own->verdict];
+
     pthread_mutex_lock(&w->own->lock);
     int told = w->own->told;
     w->own->told = 1;
+    memcpy(text, w->own->verdict, sizeof text);
     pthread_mutex_unlock(&w->own->lock);
-    if (!told)
-        tn_log(TN_LOG_ERROR, "%s", *w->own->verdict ? w->own->verdict : tn_error_text());
+    if (told)
+        return;
+    tn_log(TN_LOG_ERROR, "%s", *text ? text : tn_error_text());
     fflush(NULL);
-    if (!told)
-        _exit(1);
+    _exit(1);
 }
 
-static tn_status part(struct tn_world *w)
+/* Waits for the others to come to the end too. A rank that comes with an error keeps it, and says it to those
+ * that do not come, since they need it: the store does after a while, and here it is said when the time is
+ * over. */
+static tn_status say_goodbye(struct tn_world *w)
 {
-    const char *trouble = tn_error_status() < 0 && !w->own->differ ? tn_error_text() : "";
-    tn_status s;
+    tn_status own = tn_error_status(), s;
+    char trouble[600] = "";
 
-    tn_world_withdraw();
-    s = tn_store_goodbye(w->own->client, trouble, w->timeout);
-    if (s < 0)
-        return s;
+    if (own < 0)
+        snprintf(trouble, sizeof trouble, "%s", tn_error_text());
+    s = tn_store_goodbye(w->own->client, w->own->differ ? "" : trouble, w->timeout);
+    if (s < 0 && own < 0) {
+        tn_world_abandon(w, trouble);
+        pthread_mutex_lock(&w->own->lock);
+        w->own->told = 1;
+        pthread_mutex_unlock(&w->own->lock);
+        tn_error(own, "%s", trouble);
+    }
+    return s;
+}
+
+static void disconnect(struct tn_world *w)
+{
+    int was_here = w->own->client != NULL;
+
     pthread_mutex_lock(&w->own->lock);
     w->own->released = 1;
     pthread_cond_broadcast(&w->own->changed);
     pthread_mutex_unlock(&w->own->lock);
+    tn_world_withdraw();
     tn_store_disconnect(w->own->client);
-    w->own->client = NULL;
-    tn_store_end(w->own->server, GOODBYE);
-    w->own->server = NULL;
-    return TN_OK;
+    tn_store_end(w->own->server, was_here ? GOODBYE : 0);
 }
 
-/* After a failure the thread that watches stays to end the process, and so does what it looks at. */
+/* Communicators close after the goodbye, when nobody needs them any more and everybody is there to close
+ * them. After a failure the thread that watches stays to end the process, and so does what it looks at. */
 void tn_world_close(struct tn_world *w)
 {
     if (!w)
         return;
-    if (w->own && w->own->client && tn_world_has_failed(w)) {
-        end_in_failure(w);
-        return;
-    }
-    if (w->own)
+    if (w->own && w->own->client) {
         tn_world_phase(w, "end", 1);
-    if (w->comm_api && w->own)
-        close_comms(w);
-    if (w->own && w->own->client && part(w) < 0) {
-        end_in_failure(w);
-        return;
+        if (tn_world_has_failed(w) || say_goodbye(w) < 0) {
+            end_in_failure(w);
+            return;
+        }
     }
+    if (w->own && w->comm_api)
+        close_comms(w);
     if (w->own)
-        tn_store_end(w->own->server, 0);
+        disconnect(w);
     if (w->bootstrap && w->bootstrap->leave)
         w->bootstrap->leave();
     if (w->own) {

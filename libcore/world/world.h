@@ -12,7 +12,8 @@
  * sentence. Nothing is saved after a failure.
  *
  * A process that ends without close counts as dead, so an error on one rank ends all. To end with an error on
- * purpose, call tn_world_abandon first: then the others say why. */
+ * purpose, call tn_world_abandon first: then the others say why, at once. Who closes with an error recorded
+ * waits for the others to close too, ten seconds or backend.timeout at the most, and then they are told. */
 #ifndef TN_WORLD_WORLD_H
 #define TN_WORLD_WORLD_H
 #include <tenon/bootstrap.h>

@@ -6,6 +6,7 @@
 #include <pmix.h>
 #include <stdlib.h>
 #include <tenon/bootstrap.h>
+#include <time.h>
 
 #define KEY "tenon.address"
 
@@ -114,19 +115,37 @@ static tn_status give(const char *address)
     return TN_OK;
 }
 
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* A server may wait for the key, or say at once that it is not there: both are "not yet". */
 static tn_status get(char *out, uint64_t out_size, double seconds)
 {
-    int whole = seconds < 1 ? 1 : seconds < 1e9 ? (int)seconds : 1000000000;
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    double until = now() + seconds;
     pmix_value_t *v = NULL;
     pmix_status_t e;
     pmix_proc_t who;
     pmix_info_t limit;
 
     PMIX_LOAD_PROCID(&who, me.nspace, 0);
-    PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &whole, PMIX_INT);
-    e = PMIx_Get(&who, KEY, &limit, 1, &v);
-    if (e == PMIX_ERR_TIMEOUT)
-        return tn_error(TN_ERR_TIMEOUT, "pmix: rank 0 did not publish its address within %d s", whole);
+    for (;;) {
+        double left = until - now();
+        int whole = left < 1 ? 1 : left < 1e9 ? (int)left : 1000000000;
+
+        PMIX_INFO_LOAD(&limit, PMIX_TIMEOUT, &whole, PMIX_INT);
+        e = PMIx_Get(&who, KEY, &limit, 1, &v);
+        if ((e != PMIX_ERR_NOT_FOUND && e != PMIX_ERR_TIMEOUT) || left <= 0)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (e == PMIX_ERR_NOT_FOUND || e == PMIX_ERR_TIMEOUT)
+        return tn_error(TN_ERR_TIMEOUT, "pmix: rank 0 did not publish its address within %g s", seconds);
     if (e != PMIX_SUCCESS || !v || v->type != PMIX_STRING)
         return tn_error(TN_ERR, "pmix: the address of rank 0 cannot be had: %s", PMIx_Error_string(e));
     snprintf(out, out_size, "%s", v->data.string);
