@@ -1,0 +1,44 @@
+#!/bin/bash
+# step.sh - processes that share a step come out as float64 autograd says: gradients, pre-clip norm, updated parameters,
+# for every strategy, over the communicator gloo (shared memory within a host, and TCP alone).
+. "$(dirname "$0")/../support/lib.sh"
+. "$top_srcdir/tests/support/ranks.sh"
+golden=$top_srcdir/tests/golden
+compare=$top_builddir/tests/golden/compare
+[ -e "$top_builddir/plugins/gloo/.libs/gloo.so" ] || skip "the plugin gloo is not built"
+
+# passes N CASE ARGUMENT...
+passes()
+{
+    local n=$1 case=$2
+
+    shift 2
+    case_ "$case on $n: $*"
+    rm -f out.safetensors
+    ranks "$n" "$TENON" step --case "$golden/$case.safetensors" --out out.safetensors backend.threads=1 backend.comm=gloo "$@"
+    expect_rc 0
+    run "$compare" "$golden/$case.safetensors" out.safetensors
+    expect_rc 0
+}
+
+passes 2 bias train.micro_batch=1
+passes 2 bias train.micro_batch=2 parallel.zero=1
+passes 2 bias train.micro_batch=1 parallel.zero=2
+passes 2 sgd train.micro_batch=1 parallel.zero=3
+passes 3 odd train.micro_batch=1 parallel.zero=1
+passes 3 odd train.micro_batch=1 parallel.zero=3 backend.kernels=ref
+passes 2 bias parallel.tp=2
+passes 3 odd parallel.tp=3 parallel.sp=yes
+passes 2 nobias parallel.tp=2 parallel.sp=yes
+passes 2 nobias parallel.cp=2
+passes 3 odd parallel.cp=3 parallel.zigzag=no
+passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2
+passes 4 bias parallel.tp=2 parallel.sp=yes train.micro_batch=1 parallel.zero=3
+export TENON_SHM=no
+passes 2 sgd train.micro_batch=2
+
+case_ "a mesh that does not fit the processes"
+ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.tp=3
+expect_rc 2
+expect_err 'parallel|tp'
+expect test ! -e out2.safetensors

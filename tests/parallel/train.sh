@@ -1,0 +1,50 @@
+#!/bin/bash
+# train.sh - a run on several processes has the curve of one, and goes on on any other number of them.
+. "$(dirname "$0")/../support/lib.sh"
+. "$top_srcdir/tests/support/runs.sh"
+. "$top_srcdir/tests/support/ranks.sh"
+[ -e "$top_builddir/plugins/gloo/.libs/gloo.so" ] || skip "the plugin gloo is not built"
+make_tiny
+
+# losses FILE: "step loss val_loss" of each line.
+losses() { sed -n 's/.*"step":\([0-9]*\).*"loss":\([-0-9.e]*\).*/\1 \2/p' "$1"; }
+
+# close_to FILE FILE: the same steps, losses within 1e-5.
+close_to()
+{
+    paste <(losses "$1") <(losses "$2") | awk '
+        NF != 4 || $1 != $3 { print "steps differ: " $0; bad = 1 }
+        { d = $2 - $4; if (d < 0) d = -d; if (d > 1e-5 * $2 + 1e-6) { print "step " $1 ": " $2 " and " $4; bad = 1 } }
+        END { exit bad || NR < 5 }'
+}
+
+train() { "$TENON" train tiny.ini backend.threads=1 train.eval_interval=6 train.steps=18 checkpoint.interval=6 "$@"; }
+export -f train
+export TENON
+
+case_ "alone"
+run bash -c 'train checkpoint.dir=alone'
+expect_rc 0
+
+case_ "two processes, gradients and state in chunks"
+ranks 2 bash -c 'train checkpoint.dir=two train.micro_batch=2 parallel.zero=2'
+expect_rc 0
+expect close_to alone/metrics.jsonl two/metrics.jsonl
+expect test -z "$(cat rank.1.out)"
+expect cmp <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' alone/metrics.jsonl) \
+    <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' two/metrics.jsonl)
+
+case_ "on by three kinds: two processes with parameters in chunks, one, two with heads divided"
+ranks 2 bash -c 'train checkpoint.dir=mixed train.micro_batch=2 parallel.zero=3 train.steps=6'
+expect_rc 0
+run bash -c 'train checkpoint.dir=mixed train.steps=12'
+expect_rc 0
+ranks 2 bash -c 'train checkpoint.dir=mixed parallel.tp=2 train.steps=18'
+expect_rc 0
+expect close_to alone/metrics.jsonl mixed/metrics.jsonl
+
+case_ "a run directory that rank 0 cannot use ends all"
+: >blocked
+ranks 2 bash -c 'train checkpoint.dir=blocked/run train.micro_batch=2'
+expect test "$rc" -ne 0
+expect test -s rank.1.err
