@@ -209,7 +209,8 @@ static int take_header(struct tn_stream *s)
 
 /* --- flows */
 
-/* A piece of the item, with the padding behind its last. Did anything move. */
+/* A piece of the item, with the padding behind its last: room, steps and sums are whole lines until then. Did
+ * anything move. */
 static int give_piece(struct tn_stream *s)
 {
     struct tn_item item;
@@ -221,8 +222,6 @@ static int give_piece(struct tn_stream *s)
     if (rest) {
         to = tn_stream_room(s, &room);
         n = least(least(item.ready - s->give.at, room), TN_GLOO_STEP);
-        if (n < rest)
-            n = n / TN_LINE * TN_LINE;           /* so that the stream stays aligned */
         if (!n)
             return 0;
         memcpy(to, item.data + s->give.at, n);

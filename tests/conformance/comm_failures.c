@@ -204,6 +204,25 @@ static void late(struct tn_rank *r)
     dead(r, r->world);
 }
 
+/* Rank 2 is late; rank 1 has started and does not wait, so all that rank 0 lacks of it is the fault of rank 2. */
+static void late_behind(struct tn_rank *r)
+{
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, some, some, 1 << 18, NULL, NULL, 5};
+    struct tn_request *q;
+
+    r->limit = 1;
+    if (r->rank == 2)
+        tn_comm_sleep(2);
+    if (r->rank == 1) {
+        must(r, r->api->start(r->world, &t, 1, NULL, &q) == TN_OK);
+        tn_comm_sleep(1.5);
+        must(r, r->api->wait(q, r->limit) < 0);
+    } else {
+        must(r, tn_comm_do(r, r->world, &t, 1) < 0);
+    }
+    must(r, says("rank 2 ") && says("it answers"));
+}
+
 /* A receive that nobody sends to. */
 static void never_sent(struct tn_rank *r)
 {
@@ -312,6 +331,7 @@ const struct tn_comm_case tn_comm_failures[] = {
     {"stopped in large sums", stopped_large, 2, 1},
     {"stopped behind another rank", stopped_behind, 3, 2},
     {"late", late, 2, NOBODY},
+    {"late, behind one that is not", late_behind, 3, NOBODY},
     {"never sent", never_sent, 2, NOBODY},
     {"never started", never_started, 2, LAST_UNSTARTED},
     {"no such interface", no_interface, 2, UNOPENED},

@@ -140,7 +140,7 @@ static void reduce_scatter(struct tn_rank *r, struct tn_comm *c, uint32_t me, ui
 /* Rank p gives rank q part[p][q] elements. */
 static uint64_t part(uint64_t total, uint32_t p, uint32_t q, uint32_t n)
 {
-    return uneven(total, (q + p) % n, n);
+    return uneven(total, (q + 2 * p) % n, n);
 }
 
 static void all_to_all(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t total)
@@ -266,10 +266,10 @@ static void known(struct tn_rank *r)
         must(r, a[i] == 10 * me + (float)(i % 2) + (i < 2 ? 0 : 100));
 }
 
-/* Ranks are added in their order: (1 + 1e8) - 1e8 is 0 in fp32, and halves are rounded once. */
+/* Ranks are added in their order: (1e8 - 1e8) + 1 is 1 in fp32, any other is 0. Halves are rounded once. */
 static void order(struct tn_rank *r)
 {
-    static const float f[] = {1, 1e8f, -1e8f};
+    static const float f[] = {1e8f, -1e8f, 1};
     static const double h[] = {256, 1, 1, 0};
     uint64_t n = 70000;                          /* in several steps */
     float *x = malloc(n * sizeof *x);
@@ -281,7 +281,7 @@ static void order(struct tn_rank *r)
             x[i] = r->rank < 3 ? f[r->rank] : 0;
         must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
         for (uint64_t i = 0; i < n; i++)
-            must(r, x[i] == 0);
+            must(r, x[i] == 1);
     }
     for (uint32_t dtype = TN_BF16; dtype <= TN_F16; dtype++) {
         struct tn_transfer t = {TN_ALL_REDUCE, dtype, TN_SUM, 0, half, half, 2, NULL, NULL, 0};
@@ -472,6 +472,23 @@ static void by_itself(struct tn_rank *r)
     free(x);
 }
 
+/* Who sleeps in a wait is woken when the data is there, not some time later. */
+static void woken(struct tn_rank *r)
+{
+    float x = 1;
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, &x, &x, 1, NULL, NULL, 0};
+    int slow = 0;
+
+    for (int i = 0; i < 40; i++) {
+        if (r->rank == 1)
+            tn_comm_sleep(0.004);
+        double begin = tn_comm_now();
+        must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
+        slow += tn_comm_now() - begin > 0.012;
+    }
+    must(r, slow < 20);
+}
+
 /* Two threads wait at once, and a third polls. */
 struct job {
     struct tn_rank *r;
@@ -568,6 +585,7 @@ const struct tn_comm_case tn_comm_values[] = {
     {"several in flight", in_flight, 1, NOBODY},
     {"sends before receives", sends_first, 1, NOBODY},
     {"progress without calls", by_itself, 1, NOBODY},
+    {"woken in time", woken, 2, NOBODY},
     {"several threads", threads, 1, NOBODY},
     {"refused calls", refused, 1, NOBODY},
     {0},
