@@ -1,8 +1,9 @@
 /* engine.c - moves what is pending, as far as it goes without waiting.
  *
- * Operations of a communicator form a list. Each direction of each stream walks along it on its own, one operation at
- * a time, item after item; an operation is done when all its flows have passed, and later ones may run ahead of it
- * where the streams allow. A sum takes from all streams at once, as much as all of them have. */
+ * Operations of a communicator form a list. Each direction of each stream walks along it on its own, one
+ * operation at a time, item after item; an operation is done when all its flows have passed, and later ones
+ * may run ahead of it where the streams allow. A sum takes from all streams at once, as much as all of them
+ * have. */
 #include <stdlib.h>
 #include "gloo.h"
 
@@ -11,7 +12,7 @@
 struct header {
     uint32_t magic, op, dtype, reduce;
     uint32_t root, reserved0;
-    uint64_t sequence, count, total;             /* elements of this block, of the operation */
+    uint64_t sequence, count, total; /* elements of this block, of the operation */
     uint64_t zero[2];
 };
 _Static_assert(sizeof(struct header) == TN_LINE, "the header is one line");
@@ -74,7 +75,8 @@ static void finish(struct tn_comm *c, struct tn_op *op)
     *(op->next ? &op->next->prev : &c->last) = op->prev;
     if (op->request->last == op)
         op->request->last = op->prev && op->prev->request == op->request ? op->prev : NULL;
-    if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 && atomic_load(&w->waiting))
+    if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 &&
+        atomic_load(&w->waiting))
         tn_bell_ring(&w->turn);
     pthread_mutex_lock(&w->inbox);
     op->next = c->spare_op;
@@ -129,9 +131,14 @@ static struct header header_of(const struct tn_op *op, uint64_t bytes)
     int counted = op->t.op == TN_ALL_REDUCE || op->t.op == TN_REDUCE_SCATTER;
 
     return (struct header){
-        .magic = MAGIC, .op = op->t.op == TN_RECV ? TN_SEND : op->t.op, .dtype = op->t.dtype,
-        .reduce = counted ? op->t.reduce : 0, .root = op->t.op == TN_BROADCAST ? op->t.peer : 0,
-        .sequence = op->t.sequence, .count = op->slice ? op->total : bytes / op->width, .total = op->total,
+        .magic = MAGIC,
+        .op = op->t.op == TN_RECV ? TN_SEND : op->t.op,
+        .dtype = op->t.dtype,
+        .reduce = counted ? op->t.reduce : 0,
+        .root = op->t.op == TN_BROADCAST ? op->t.peer : 0,
+        .sequence = op->t.sequence,
+        .count = op->slice ? op->total : bytes / op->width,
+        .total = op->total,
     };
 }
 
@@ -145,8 +152,9 @@ static void header_say(const struct header *h, uint32_t rank, char *out, size_t 
     if (h->op == TN_BARRIER)
         snprintf(out, size, "rank %u has barrier%s", rank, number);
     else
-        snprintf(out, size, "rank %u has %s%s%s of %llu elements of %s", rank, tn_transfer_name(h->op), number,
-                 h->reduce < 4 ? reduction[h->reduce] : "?", (unsigned long long)h->count, tn_dtype_name(h->dtype));
+        snprintf(out, size, "rank %u has %s%s%s of %llu elements of %s", rank, tn_transfer_name(h->op),
+                 number, h->reduce < 4 ? reduction[h->reduce] : "?", (unsigned long long)h->count,
+                 tn_dtype_name(h->dtype));
     if (h->op == TN_BROADCAST)
         snprintf(out + strlen(out), size - strlen(out), " from rank %u of the group", h->root);
     if (h->total != h->count && h->total)
@@ -253,7 +261,7 @@ static int take_piece(struct tn_stream *s)
     tn_op_take(s->comm, s->take.op, s->peer, s->take.item, &item);
     rest = item.bytes - s->take.at;
     if (item.reduce)
-        return 0;                                /* goes with the other streams */
+        return 0; /* goes with the other streams */
     if (rest) {
         from = tn_stream_read(s, &have);
         n = least(least(rest, have), TN_GLOO_STEP);
@@ -320,7 +328,7 @@ static int sum_piece(struct tn_comm *c)
     uint64_t count, n;
 
     if (!op || (op->giving && !op->slice && op->t.from == op->t.to))
-        return 0;                                /* in place: what is not given yet must not be overwritten */
+        return 0; /* in place: what is not given yet must not be overwritten */
     count = tn_op_own(c, op, &from, &to);
     n = least(count - op->reduced, TN_GLOO_STEP / op->width);
     for (uint32_t p = 0; n && p < c->n; p++) {
@@ -415,7 +423,7 @@ static int pass(struct tn_comm *c)
     int moved = 0;
 
     for (struct tn_op *op = c->first, *next; op; op = next) {
-        next = op->next;                         /* nothing to move at all: a list of one rank */
+        next = op->next; /* nothing to move at all: a list of one rank */
         if (!op->left)
             finish(c, op);
     }

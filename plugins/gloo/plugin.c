@@ -1,10 +1,10 @@
 /* plugin.c - the communicator gloo: starts, waits, and who drives the engine meanwhile.
  *
- * One thread at a time drives: it passes over the streams, and sleeps on this process's bell when nothing moves.
- * That is a thread in wait, so that a result costs no change of threads; while nobody waits and there is work
- * that others depend on, it is the progress thread. A second wait sleeps on the turn word until its request is done or
- * the place of the driver is free. What moves moves under the engine's lock, so after a failure has been noted with the
- * lock held nobody touches the caller's memory again. */
+ * One thread at a time drives: it passes over the streams, and sleeps on this process's bell when nothing
+ * moves. That is a thread in wait, so that a result costs no change of threads; while nobody waits and there
+ * is work that others depend on, it is the progress thread. A second wait sleeps on the turn word until its
+ * request is done or the place of the driver is free. What moves moves under the engine's lock, so after a
+ * failure has been noted with the lock held nobody touches the caller's memory again. */
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include "gloo.h"
 
-#define NAP 0.02                                 /* seconds: how often a sleeper looks whether processes have ended */
+#define NAP 0.02 /* seconds: how often a sleeper looks whether processes have ended */
 #define THREAD_SPIN 20
 
 static void pause_briefly(void)
@@ -357,7 +357,7 @@ static tn_status poll_once(struct tn_request *r)
         return TN_OK;
     if (!atomic_load(&w->dead))
         return TN_DECLINED;
-    pthread_mutex_lock(&w->engine);              /* nobody is inside a pass that began before */
+    pthread_mutex_lock(&w->engine); /* nobody is inside a pass that began before */
     pthread_mutex_unlock(&w->engine);
     return tn_world_failed(w);
 }

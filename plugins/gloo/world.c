@@ -1,9 +1,9 @@
 /* world.c - ranks find each other through the host's store, and agree on how they talk.
  *
- * Each rank says who it is: host, process, segment, address. Those that seem to share a host try each other's segment;
- * a pair talks through shared memory if both could open the other's, else over TCP. A group repeats it with segments
- * of its own, for its members. Keys carry the number of the world in its process and of the group among those with
- * the same ranks, so a second world or group never meets the keys of the first. */
+ * Each rank says who it is: host, process, segment, address. Those that seem to share a host try each other's
+ * segment; a pair talks through shared memory if both could open the other's, else over TCP. A group repeats
+ * it with segments of its own, for its members. Keys carry the number of the world in its process and of the
+ * group among those with the same ranks, so a second world or group never meets the keys of the first. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -15,19 +15,19 @@
 #include <unistd.h>
 #include "gloo.h"
 
-struct who {                                     /* in the store */
+struct who { /* in the store */
     int64_t pid;
     uint64_t nonce;
-    int32_t fd, reserved0;                       /* -1: no shared memory */
+    int32_t fd, reserved0; /* -1: no shared memory */
     char host[64], boot[64], address[64], interface[32];
 };
 
-struct meeting {                                 /* of the ranks of one communicator */
+struct meeting { /* of the ranks of one communicator */
     struct tn_comm *c;
     const struct tn_store *store;
     struct who *who;
     double until;
-    uint32_t *near;                              /* by rank: talk through shared memory */
+    uint32_t *near; /* by rank: talk through shared memory */
     char prefix[64];
     int fd;
 };
@@ -50,8 +50,8 @@ static tn_status get(const struct meeting *m, const char *what, uint32_t rank, v
     if (m->store->get(key, data, bytes, left > 0.01 ? left : 0.01) == TN_OK)
         return TN_OK;
     tn_comm_say(m->c, group, sizeof group);
-    return tn_error(TN_ERR_TIMEOUT, "gloo: opening %s: rank %u did not come within %g s (%s/%s)", group, m->c->ranks[rank],
-                    m->c->world->seconds, m->prefix, what);
+    return tn_error(TN_ERR_TIMEOUT, "gloo: opening %s: rank %u did not come within %g s (%s/%s)", group,
+                    m->c->ranks[rank], m->c->world->seconds, m->prefix, what);
 }
 
 /* --- one rank and the others */
@@ -173,10 +173,11 @@ static tn_status check_address(const struct meeting *m, uint32_t p)
 
     if (same_host(me, w) || (!tn_address_is_loopback(me->address) && !tn_address_is_loopback(w->address)))
         return TN_OK;
-    return tn_error(TN_ERR_CONFIG,
-                    "gloo: ranks %u (%s) and %u (%s) are on two hosts, but rank %u has only the loopback address %s; "
-                    "name its interface by TENON_IFACE",
-                    m->c->rank, me->host, p, w->host, loop, m->who[loop].address);
+    return tn_error(
+        TN_ERR_CONFIG,
+        "gloo: ranks %u (%s) and %u (%s) are on two hosts, but rank %u has only the loopback address %s; "
+        "name its interface by TENON_IFACE",
+        m->c->rank, me->host, p, w->host, loop, m->who[loop].address);
 }
 
 static tn_status connect_all(struct meeting *m, uint8_t *all)
@@ -282,7 +283,8 @@ static tn_status meeting_new(struct tn_comm *c, double seconds, struct meeting *
     if (!m->who || !m->near || !c->ranks || !c->stream)
         return tn_error(TN_ERR_MEMORY, "gloo: no memory for a communicator");
     if (c->n > 1 && !m->store)
-        return tn_error(TN_ERR_CONFIG, "gloo: %u ranks need a store to find each other, and this program has none", c->n);
+        return tn_error(TN_ERR_CONFIG,
+                        "gloo: %u ranks need a store to find each other, and this program has none", c->n);
     return TN_OK;
 }
 
@@ -305,13 +307,16 @@ static void log_place(const struct meeting *m)
         if (p != m->c->rank && at + 20 < sizeof near)
             snprintf(list + at, sizeof near - at, at + 40 < sizeof near ? " %u" : " …", p);
     }
-    snprintf(text, sizeof text, "gloo: rank %u of %u on %s, address %s (%s); shared memory with:%s; TCP with:%s", m->c->rank,
+    snprintf(text, sizeof text,
+             "gloo: rank %u of %u on %s, address %s (%s); shared memory with:%s; TCP with:%s", m->c->rank,
              m->c->n, me->host, me->address, me->interface, *near ? near : " none", *far ? far : " none");
     tn_host->log(2, text);
     for (uint32_t p = 0; p < m->c->n; p++)
         if (p != m->c->rank && !m->near[p] && same_host(me, &m->who[p])) {
-            snprintf(text, sizeof text, "gloo: rank %u reaches rank %u on its own host by TCP only: %s", m->c->rank, p,
-                     no_shared_memory() ? "TENON_SHM=no" : "its memory cannot be opened (another user or container?)");
+            snprintf(text, sizeof text, "gloo: rank %u reaches rank %u on its own host by TCP only: %s",
+                     m->c->rank, p,
+                     no_shared_memory() ? "TENON_SHM=no"
+                                        : "its memory cannot be opened (another user or container?)");
             tn_host->log(no_shared_memory() ? 2 : 1, text);
         }
 }
@@ -458,8 +463,8 @@ static uint64_t hash(uint64_t h, uint64_t x)
     return h;
 }
 
-/* A number that all members compute alike: from the ranks, and how many groups of just these ranks there were. It is
- * never used again. 0: no memory. */
+/* A number that all members compute alike: from the ranks, and how many groups of just these ranks there
+ * were. It is never used again. 0: no memory. */
 static uint64_t tag_of(struct tn_world *w, const uint32_t *ranks, uint32_t n)
 {
     uint64_t tag = UINT64_C(0xcbf29ce484222325), *tags = realloc(w->tags, (w->n_tags + 1) * sizeof *tags);
@@ -503,7 +508,8 @@ static tn_status meet_group(struct meeting *m)
     struct tn_world *w = c->world;
     tn_status s = introduce(m);
 
-    snprintf(m->prefix, sizeof m->prefix, "gloo/%llu/%016llx", (unsigned long long)w->instance, (unsigned long long)c->tag);
+    snprintf(m->prefix, sizeof m->prefix, "gloo/%llu/%016llx", (unsigned long long)w->instance,
+             (unsigned long long)c->tag);
     for (uint32_t p = 0; p < c->n && s >= 0; p++)
         if (p != c->rank && !w->peer[c->ranks[p]].segment)
             s = tn_tcp_stream_new(w->tcp, c->ranks[p], c->tag, &c->stream[p].tcp);
@@ -513,8 +519,9 @@ static tn_status meet_group(struct meeting *m)
         return s;
     for (uint32_t p = 0; p < c->n; p++)
         if (p != c->rank && !m->near[p] && w->peer[c->ranks[p]].segment)
-            return tn_error(TN_ERR, "gloo: rank %u shares memory with rank %u in the world, but not in a group: %s", w->rank,
-                            c->ranks[p], "no more memory, or no more files");
+            return tn_error(TN_ERR,
+                            "gloo: rank %u shares memory with rank %u in the world, but not in a group: %s",
+                            w->rank, c->ranks[p], "no more memory, or no more files");
     return TN_OK;
 }
 
