@@ -7,16 +7,6 @@
 #include <stdlib.h>
 #include "gloo.h"
 
-#define MAGIC 0x746e6f4eu
-
-struct header {
-    uint32_t magic, op, dtype, reduce;
-    uint32_t root, reserved0;
-    uint64_t sequence, count, total; /* elements of this block, of the operation */
-    uint64_t zero[2];
-};
-_Static_assert(sizeof(struct header) == TN_LINE, "the header is one line");
-
 static uint64_t padded(uint64_t bytes)
 {
     return (bytes + TN_LINE - 1) / TN_LINE * TN_LINE;
@@ -126,70 +116,17 @@ static void next_take(struct tn_stream *s)
 
 /* --- headers */
 
-static struct header header_of(const struct tn_op *op, uint64_t bytes)
-{
-    int counted = op->t.op == TN_ALL_REDUCE || op->t.op == TN_REDUCE_SCATTER;
-
-    return (struct header){
-        .magic = MAGIC,
-        .op = op->t.op == TN_RECV ? TN_SEND : op->t.op,
-        .dtype = op->t.dtype,
-        .reduce = counted ? op->t.reduce : 0,
-        .root = op->t.op == TN_BROADCAST ? op->t.peer : 0,
-        .sequence = op->t.sequence,
-        .count = op->slice ? op->total : bytes / op->width,
-        .total = op->total,
-    };
-}
-
-static void header_say(const struct header *h, uint32_t rank, char *out, size_t size)
-{
-    static const char *const reduction[] = {"", " sum", " max", " min"};
-    char number[32] = "";
-
-    if (h->sequence)
-        snprintf(number, sizeof number, " %llu", (unsigned long long)h->sequence);
-    if (h->op == TN_BARRIER)
-        snprintf(out, size, "rank %u has barrier%s", rank, number);
-    else
-        snprintf(out, size, "rank %u has %s%s%s of %llu elements of %s", rank, tn_transfer_name(h->op),
-                 number, h->reduce < 4 ? reduction[h->reduce] : "?", (unsigned long long)h->count,
-                 tn_dtype_name(h->dtype));
-    if (h->op == TN_BROADCAST)
-        snprintf(out + strlen(out), size - strlen(out), " from rank %u of the group", h->root);
-    if (h->total != h->count && h->total)
-        snprintf(out + strlen(out), size - strlen(out), " (%llu in all)", (unsigned long long)h->total);
-}
-
-static int agree(const struct header *a, const struct header *b)
-{
-    return a->magic == b->magic && a->op == b->op && a->dtype == b->dtype && a->reduce == b->reduce &&
-           a->root == b->root && a->count == b->count && a->total == b->total &&
-           (a->sequence == b->sequence || !a->sequence || !b->sequence);
-}
-
-static void disagree(struct tn_stream *s, const struct header *theirs, const struct header *ours)
-{
-    char text[440], them[120], us[120], group[100];
-
-    header_say(theirs, s->world, them, sizeof them);
-    header_say(ours, s->comm->world->rank, us, sizeof us);
-    tn_comm_say(s->comm, group, sizeof group);
-    snprintf(text, sizeof text, "gloo: ranks do not agree in %s: %s, %s", group, them, us);
-    tn_world_fail(s->comm->world, TN_ERR_SHAPE, text);
-}
-
 static int give_header(struct tn_stream *s)
 {
     struct tn_item item;
-    struct header h;
+    struct tn_header h;
     uint64_t room;
     uint8_t *to = tn_stream_room(s, &room);
 
     if (room < TN_LINE)
         return 0;
     tn_op_give(s->comm, s->give.op, s->peer, 0, &item);
-    h = header_of(s->give.op, item.bytes);
+    h = tn_header_of(s->give.op, item.bytes);
     memcpy(to, &h, sizeof h);
     tn_stream_wrote(s, sizeof h);
     return s->give.headed = 1;
@@ -198,7 +135,7 @@ static int give_header(struct tn_stream *s)
 static int take_header(struct tn_stream *s)
 {
     struct tn_item item;
-    struct header h, mine;
+    struct tn_header h, mine;
     uint64_t have;
     const uint8_t *from = tn_stream_read(s, &have);
 
@@ -206,9 +143,9 @@ static int take_header(struct tn_stream *s)
         return 0;
     memcpy(&h, from, sizeof h);
     tn_op_take(s->comm, s->take.op, s->peer, 0, &item);
-    mine = header_of(s->take.op, item.bytes);
-    if (!agree(&h, &mine)) {
-        disagree(s, &h, &mine);
+    mine = tn_header_of(s->take.op, item.bytes);
+    if (!tn_header_agree(&h, &mine)) {
+        tn_header_differ(s, &h, &mine);
         return 0;
     }
     tn_stream_took(s, sizeof h);
@@ -360,16 +297,16 @@ static int same(struct tn_comm *c)
 {
     struct tn_stream *s = &c->stream[c->rank];
     struct tn_item give_item, take_item;
-    struct header a, b;
+    struct tn_header a, b;
 
     if (!s->give.op || !s->take.op)
         return 0;
     tn_op_give(c, s->give.op, c->rank, 0, &give_item);
     tn_op_take(c, s->take.op, c->rank, 0, &take_item);
-    a = header_of(s->give.op, give_item.bytes);
-    b = header_of(s->take.op, take_item.bytes);
-    if (!agree(&a, &b)) {
-        disagree(s, &a, &b);
+    a = tn_header_of(s->give.op, give_item.bytes);
+    b = tn_header_of(s->take.op, take_item.bytes);
+    if (!tn_header_agree(&a, &b)) {
+        tn_header_differ(s, &a, &b);
         return 0;
     }
     if (a.count)

@@ -1,9 +1,12 @@
 /* gloo.h - the parts of this communicator and how they hang together.
  *
- *     plugin.c   the table: start, wait, abort, close; who drives
- *     world.c    rendezvous: who is on this host, segments, addresses, groups
+ *     plugin.c   the table: start, wait, abort, close
+ *     drive.c    who drives, and who sleeps
+ *     world.c    communicators made and ended
+ *     meet.c     rendezvous: who is on this host, segments, addresses
  *     engine.c   moves what is pending: one pass over the streams, under one lock
  *     plan.c     an operation as items on streams
+ *     header.c   what the sides of a stream compare
  *     reduce.c   sums in the order of ranks
  *     ring.c     shared memory between ranks of one host, and bells
  *     tcp.cpp    the same stream over Gloo's TCP; nothing but C crosses
@@ -21,6 +24,7 @@
 #ifndef TN_GLOO_H
 #define TN_GLOO_H
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <tenon/bootstrap.h>
 #include <tenon/comm.h>
@@ -215,7 +219,33 @@ void tn_comm_say(const struct tn_comm *c, char *out, size_t size);
 /* net.c: the address to give to the others, and its interface; loopback if there is nothing else */
 tn_status tn_address_find(char *address, size_t size, char *interface, size_t interface_size);
 int tn_address_is_loopback(const char *address);
+int tn_address_known(const char *address, char *interface, size_t size);
 
-/* plugin.c */
+/* drive.c */
+/* A write to a closed connection must not kill a caller that has not ignored SIGPIPE. */
+struct tn_pipe_guard {
+    sigset_t before;
+    int on;
+};
+void tn_pipe_guard_begin(const struct tn_world *w, struct tn_pipe_guard *g);
+void tn_pipe_guard_end(struct tn_pipe_guard *g);
 void *tn_world_thread(void *world);
+/* Until the request is done, the world is dead or the time has come. *mine: is this thread the driver; if so
+ * after the last call tn_drive_end has to follow. */
+void tn_drive_until(struct tn_request *r, double until, int *mine);
+void tn_drive_end(struct tn_world *w);
+void tn_drive_wake(struct tn_world *w); /* the progress thread, if there is work for it */
+
+/* header.c: what a rank believes of an operation, in front of its first item */
+struct tn_header {
+    uint32_t magic, op, dtype, reduce;
+    uint32_t root, reserved0;
+    uint64_t sequence, count, total; /* elements of this block, of the operation */
+    uint64_t zero[2];
+};
+_Static_assert(sizeof(struct tn_header) == TN_LINE, "the header is one line");
+struct tn_header tn_header_of(const struct tn_op *op, uint64_t bytes);
+int tn_header_agree(const struct tn_header *a, const struct tn_header *b);
+/* They do not: the end of the world. Engine's lock held. */
+void tn_header_differ(struct tn_stream *s, const struct tn_header *theirs, const struct tn_header *ours);
 #endif

@@ -1,9 +1,9 @@
 /* net.c - the address that other ranks reach this one by.
  *
- * TENON_IFACE=NAME names the interface. Without it: what the host's own name stands for, if that is an
- * address of an interface here and not loopback; else the first interface that is up and not loopback; else
- * loopback, which is refused later if a rank on another host would have to use it. Only numbers are passed
- * on. */
+ * TENON_IFACE=NAME names the interface. Without it: what the host told the store; else what the host's own
+ * name stands for, if that is an address of an interface here and not loopback; else the first interface that
+ * is up and not loopback; else loopback, which is refused later if a rank on another host would have to use
+ * it. Only numbers are passed on. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -120,4 +120,24 @@ tn_status tn_address_find(char *address, size_t size, char *interface, size_t in
                           : tn_error(TN_ERR, "gloo: this host has no interface with an address");
     freeifaddrs(all);
     return s;
+}
+
+/* Is it the address of an interface here, and of which. */
+int tn_address_known(const char *address, char *interface, size_t size)
+{
+    struct ifaddrs *all = NULL;
+    char one[64] = "";
+    int found = 0;
+
+    if (getifaddrs(&all))
+        return 0;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        if (is_usable(i)) {
+            number(i->ifa_addr, one, sizeof one);
+            found = !strcmp(one, address);
+            if (found)
+                snprintf(interface, size, "%s", i->ifa_name);
+        }
+    freeifaddrs(all);
+    return found;
 }

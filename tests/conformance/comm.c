@@ -68,6 +68,10 @@ static tn_status store_get(const char *key, void *data, uint64_t *bytes, double 
     char path[512];
     FILE *f;
 
+    if (tn_hosts_are_up() && !strncmp(key, "tenon/address/", 14)) {
+        *bytes = (uint64_t)snprintf(data, *bytes, "%s", tn_hosts_address((uint32_t)atoi(key + 14)));
+        return TN_OK;
+    }
     path_of(key, path, sizeof path);
     while (!(f = fopen(path, "rb"))) {
         if (tn_comm_now() > until)

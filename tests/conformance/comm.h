@@ -44,6 +44,7 @@ int tn_hosts_up(int with_cable);
 void tn_hosts_down(void);
 int tn_hosts_are_up(void);
 void tn_hosts_enter(uint32_t rank);
+const char *tn_hosts_address(uint32_t rank);
 void tn_hosts_cut(void);
 
 double tn_comm_now(void);

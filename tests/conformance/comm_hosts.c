@@ -41,6 +41,8 @@ int tn_hosts_up(int with_cable)
         return !failed;
     failed =
         shell("ip link add tnv0 netns tenon%d-0 type veth peer name tnv1 netns tenon%d-1", made_by, made_by);
+    /* An address that leads nowhere comes first. */
+    failed |= shell("ip -n tenon%d-1 addr add 10.78.0.2/24 dev tnv1", made_by);
     for (int i = 0; i < 2; i++)
         failed |=
             shell("ip -n tenon%d-%d addr add 10.77.0.%d/24 dev tnv%d && ip -n tenon%d-%d link set tnv%d up",
@@ -70,6 +72,13 @@ void tn_hosts_enter(uint32_t rank)
     if (fd < 0 || setns(fd, CLONE_NEWNET) || unshare(CLONE_NEWUTS) || sethostname(name, strlen(name)))
         tn_bench_stop("cannot enter %s", path);
     close(fd);
+}
+
+/* What the host's store knows of a rank's address: on the first host something wrong, on the second the right
+ * one. */
+const char *tn_hosts_address(uint32_t rank)
+{
+    return rank % 2 ? "10.77.0.2" : "10.99.9.9";
 }
 
 void tn_hosts_cut(void)
