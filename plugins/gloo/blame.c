@@ -1,16 +1,17 @@
 /* blame.c - who is at fault when a wait fails, and telling the others.
  *
- * Shortly before its limit a wait asks every rank whether it is there; threads that do nothing else answer. At the limit
- * the ranks whose data is missing are judged: whose process has ended, who does not answer, who has not begun the
- * operation. One that answers but waits for somebody itself, in whatever group, passes the blame on to that one. The first
- * to find out writes its sentence to all others, so that all say the same, and nobody is blamed for failing. */
+ * Shortly before its limit a wait asks every rank whether it is there; threads that do nothing else answer.
+ * At the limit the ranks whose data is missing are judged: whose process has ended, who does not answer, who
+ * has not begun the operation. One that answers but waits for somebody itself, in whatever group, passes the
+ * blame on to that one. The first to find out writes its sentence to all others, so that all say the same,
+ * and nobody is blamed for failing. */
 #include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>
 #include "gloo.h"
 
-#define ASK 1u                                   /* control messages over TCP */
+#define ASK 1u /* control messages over TCP */
 #define ANSWER 2u
 #define VERDICT 3u
 
@@ -201,7 +202,11 @@ void tn_comm_say(const struct tn_comm *c, char *out, size_t size)
     }
     snprintf(out, size, "the group of ranks");
     for (uint32_t i = 0; i < c->n && (at = strlen(out)) + 20 < size; i++)
-        snprintf(out + at, size - at, i + 1 < c->n && at + 40 >= size ? " %u, …" : i ? ", %u" : " %u", c->ranks[i]);
+        snprintf(out + at, size - at,
+                 i + 1 < c->n && at + 40 >= size ? " %u, …"
+                 : i                             ? ", %u"
+                                                 : " %u",
+                 c->ranks[i]);
 }
 
 static void rank_say(const struct tn_comm *c, uint32_t world, char *out, size_t size)
@@ -212,8 +217,8 @@ static void rank_say(const struct tn_comm *c, uint32_t world, char *out, size_t 
             snprintf(out, size, "rank %u (%u of the group)", world, i);
 }
 
-__attribute__((format(printf, 5, 6)))
-static tn_status blame(struct tn_comm *c, const struct tn_op *op, uint32_t who, tn_status code, const char *fmt, ...)
+__attribute__((format(printf, 5, 6))) static tn_status
+blame(struct tn_comm *c, const struct tn_op *op, uint32_t who, tn_status code, const char *fmt, ...)
 {
     char text[440], does[100], group[100], rank[60], why[160];
     va_list ap;
@@ -230,8 +235,8 @@ static tn_status blame(struct tn_comm *c, const struct tn_op *op, uint32_t who, 
 
 static tn_status blame_gone(struct tn_comm *c, const struct tn_op *op, uint32_t who)
 {
-    return blame(c, op, who, TN_ERR, "is gone: its %s", c->world->peer[who].segment ? "process has ended"
-                                                                                 : "connection was closed");
+    return blame(c, op, who, TN_ERR, "is gone: its %s",
+                 c->world->peer[who].segment ? "process has ended" : "connection was closed");
 }
 
 /* gone: 1 seen; 2 seen before a pass, so what it sent before its end has been taken. */
@@ -279,9 +284,13 @@ static tn_status judge(struct tn_comm *c, const struct tn_op *op, uint32_t who, 
     if (w->peer[who].gone)
         return blame_gone(c, op, who);
     if (!answers(w, who))
-        return blame(c, op, who, TN_ERR_TIMEOUT, "does not answer after %g s: it is stopped, or cut off", seconds);
+        return blame(c, op, who, TN_ERR_TIMEOUT, "does not answer after %g s: it is stopped, or cut off",
+                     seconds);
     return blame(c, op, who, TN_ERR_TIMEOUT, "has not %s within %g s; it answers, so it is late or elsewhere",
-                 op->t.op == TN_RECV ? "sent" : op->t.op == TN_SEND ? "received" : "come that far", seconds);
+                 op->t.op == TN_RECV   ? "sent"
+                 : op->t.op == TN_SEND ? "received"
+                                       : "come that far",
+                 seconds);
 }
 
 static int is_better(const struct tn_comm *c, const struct tn_op *op, uint32_t a, uint32_t b)
@@ -292,7 +301,9 @@ static int is_better(const struct tn_comm *c, const struct tn_op *op, uint32_t a
 
     for (int i = 0; i < 2; i++) {
         uint32_t p = i ? b : a;
-        score[i] = w->peer[rank[i]].gone ? 4 : !answers(w, rank[i]) ? 3 : op->index && begun_by(c, p) < op->index;
+        score[i] = w->peer[rank[i]].gone  ? 4
+                   : !answers(w, rank[i]) ? 3
+                                          : op->index && begun_by(c, p) < op->index;
     }
     return score[0] > score[1];
 }
@@ -309,7 +320,8 @@ tn_status tn_request_late(struct tn_request *r, double seconds)
     for (uint32_t p = 0; p < c->n; p++)
         if (p != c->rank && lacks(c, op, p) && (worst == c->n || is_better(c, op, p, worst)))
             worst = p;
-    if (worst == c->n)                           /* a send and a receive of this rank that do not meet */
-        return blame(c, op, c->world->rank, TN_ERR_TIMEOUT, "has not begun the other half within %g s", seconds);
+    if (worst == c->n) /* a send and a receive of this rank that do not meet */
+        return blame(c, op, c->world->rank, TN_ERR_TIMEOUT, "has not begun the other half within %g s",
+                     seconds);
     return judge(c, op, root_of(c->world, c->ranks[worst]), seconds);
 }

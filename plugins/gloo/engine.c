@@ -1,20 +1,11 @@
 /* engine.c - moves what is pending, as far as it goes without waiting.
  *
- * Operations of a communicator form a list. Each direction of each stream walks along it on its own, one operation at
- * a time, item after item; an operation is done when all its flows have passed, and later ones may run ahead of it
- * where the streams allow. A sum takes from all streams at once, as much as all of them have. */
+ * Operations of a communicator form a list. Each direction of each stream walks along it on its own, one
+ * operation at a time, item after item; an operation is done when all its flows have passed, and later ones
+ * may run ahead of it where the streams allow. A sum takes from all streams at once, as much as all of them
+ * have. */
 #include <stdlib.h>
 #include "gloo.h"
-
-#define MAGIC 0x746e6f4eu
-
-struct header {
-    uint32_t magic, op, dtype, reduce;
-    uint32_t root, reserved0;
-    uint64_t sequence, count, total;             /* elements of this block, of the operation */
-    uint64_t zero[2];
-};
-_Static_assert(sizeof(struct header) == TN_LINE, "the header is one line");
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -74,7 +65,8 @@ static void finish(struct tn_comm *c, struct tn_op *op)
     *(op->next ? &op->next->prev : &c->last) = op->prev;
     if (op->request->last == op)
         op->request->last = op->prev && op->prev->request == op->request ? op->prev : NULL;
-    if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 && atomic_load(&w->waiting))
+    if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 &&
+        atomic_load(&w->waiting))
         tn_bell_ring(&w->turn);
     pthread_mutex_lock(&w->inbox);
     op->next = c->spare_op;
@@ -124,64 +116,17 @@ static void next_take(struct tn_stream *s)
 
 /* --- headers */
 
-static struct header header_of(const struct tn_op *op, uint64_t bytes)
-{
-    int counted = op->t.op == TN_ALL_REDUCE || op->t.op == TN_REDUCE_SCATTER;
-
-    return (struct header){
-        .magic = MAGIC, .op = op->t.op == TN_RECV ? TN_SEND : op->t.op, .dtype = op->t.dtype,
-        .reduce = counted ? op->t.reduce : 0, .root = op->t.op == TN_BROADCAST ? op->t.peer : 0,
-        .sequence = op->t.sequence, .count = op->slice ? op->total : bytes / op->width, .total = op->total,
-    };
-}
-
-static void header_say(const struct header *h, uint32_t rank, char *out, size_t size)
-{
-    static const char *const reduction[] = {"", " sum", " max", " min"};
-    char number[32] = "";
-
-    if (h->sequence)
-        snprintf(number, sizeof number, " %llu", (unsigned long long)h->sequence);
-    if (h->op == TN_BARRIER)
-        snprintf(out, size, "rank %u has barrier%s", rank, number);
-    else
-        snprintf(out, size, "rank %u has %s%s%s of %llu elements of %s", rank, tn_transfer_name(h->op), number,
-                 h->reduce < 4 ? reduction[h->reduce] : "?", (unsigned long long)h->count, tn_dtype_name(h->dtype));
-    if (h->op == TN_BROADCAST)
-        snprintf(out + strlen(out), size - strlen(out), " from rank %u of the group", h->root);
-    if (h->total != h->count && h->total)
-        snprintf(out + strlen(out), size - strlen(out), " (%llu in all)", (unsigned long long)h->total);
-}
-
-static int agree(const struct header *a, const struct header *b)
-{
-    return a->magic == b->magic && a->op == b->op && a->dtype == b->dtype && a->reduce == b->reduce &&
-           a->root == b->root && a->count == b->count && a->total == b->total &&
-           (a->sequence == b->sequence || !a->sequence || !b->sequence);
-}
-
-static void disagree(struct tn_stream *s, const struct header *theirs, const struct header *ours)
-{
-    char text[440], them[120], us[120], group[100];
-
-    header_say(theirs, s->world, them, sizeof them);
-    header_say(ours, s->comm->world->rank, us, sizeof us);
-    tn_comm_say(s->comm, group, sizeof group);
-    snprintf(text, sizeof text, "gloo: ranks do not agree in %s: %s, %s", group, them, us);
-    tn_world_fail(s->comm->world, TN_ERR_SHAPE, text);
-}
-
 static int give_header(struct tn_stream *s)
 {
     struct tn_item item;
-    struct header h;
+    struct tn_header h;
     uint64_t room;
     uint8_t *to = tn_stream_room(s, &room);
 
     if (room < TN_LINE)
         return 0;
     tn_op_give(s->comm, s->give.op, s->peer, 0, &item);
-    h = header_of(s->give.op, item.bytes);
+    h = tn_header_of(s->give.op, item.bytes);
     memcpy(to, &h, sizeof h);
     tn_stream_wrote(s, sizeof h);
     return s->give.headed = 1;
@@ -190,7 +135,7 @@ static int give_header(struct tn_stream *s)
 static int take_header(struct tn_stream *s)
 {
     struct tn_item item;
-    struct header h, mine;
+    struct tn_header h, mine;
     uint64_t have;
     const uint8_t *from = tn_stream_read(s, &have);
 
@@ -198,9 +143,9 @@ static int take_header(struct tn_stream *s)
         return 0;
     memcpy(&h, from, sizeof h);
     tn_op_take(s->comm, s->take.op, s->peer, 0, &item);
-    mine = header_of(s->take.op, item.bytes);
-    if (!agree(&h, &mine)) {
-        disagree(s, &h, &mine);
+    mine = tn_header_of(s->take.op, item.bytes);
+    if (!tn_header_agree(&h, &mine)) {
+        tn_header_differ(s, &h, &mine);
         return 0;
     }
     tn_stream_took(s, sizeof h);
@@ -209,7 +154,8 @@ static int take_header(struct tn_stream *s)
 
 /* --- flows */
 
-/* A piece of the item, with the padding behind its last. Did anything move. */
+/* A piece of the item, with the padding behind its last: room, steps and sums are whole lines until then. Did
+ * anything move. */
 static int give_piece(struct tn_stream *s)
 {
     struct tn_item item;
@@ -221,8 +167,6 @@ static int give_piece(struct tn_stream *s)
     if (rest) {
         to = tn_stream_room(s, &room);
         n = least(least(item.ready - s->give.at, room), TN_GLOO_STEP);
-        if (n < rest)
-            n = n / TN_LINE * TN_LINE;           /* so that the stream stays aligned */
         if (!n)
             return 0;
         memcpy(to, item.data + s->give.at, n);
@@ -254,7 +198,7 @@ static int take_piece(struct tn_stream *s)
     tn_op_take(s->comm, s->take.op, s->peer, s->take.item, &item);
     rest = item.bytes - s->take.at;
     if (item.reduce)
-        return 0;                                /* goes with the other streams */
+        return 0; /* goes with the other streams */
     if (rest) {
         from = tn_stream_read(s, &have);
         n = least(least(rest, have), TN_GLOO_STEP);
@@ -321,7 +265,7 @@ static int sum_piece(struct tn_comm *c)
     uint64_t count, n;
 
     if (!op || (op->giving && !op->slice && op->t.from == op->t.to))
-        return 0;                                /* in place: what is not given yet must not be overwritten */
+        return 0; /* in place: what is not given yet must not be overwritten */
     count = tn_op_own(c, op, &from, &to);
     n = least(count - op->reduced, TN_GLOO_STEP / op->width);
     for (uint32_t p = 0; n && p < c->n; p++) {
@@ -353,16 +297,16 @@ static int same(struct tn_comm *c)
 {
     struct tn_stream *s = &c->stream[c->rank];
     struct tn_item give_item, take_item;
-    struct header a, b;
+    struct tn_header a, b;
 
     if (!s->give.op || !s->take.op)
         return 0;
     tn_op_give(c, s->give.op, c->rank, 0, &give_item);
     tn_op_take(c, s->take.op, c->rank, 0, &take_item);
-    a = header_of(s->give.op, give_item.bytes);
-    b = header_of(s->take.op, take_item.bytes);
-    if (!agree(&a, &b)) {
-        disagree(s, &a, &b);
+    a = tn_header_of(s->give.op, give_item.bytes);
+    b = tn_header_of(s->take.op, take_item.bytes);
+    if (!tn_header_agree(&a, &b)) {
+        tn_header_differ(s, &a, &b);
         return 0;
     }
     if (a.count)
@@ -416,7 +360,7 @@ static int pass(struct tn_comm *c)
     int moved = 0;
 
     for (struct tn_op *op = c->first, *next; op; op = next) {
-        next = op->next;                         /* nothing to move at all: a list of one rank */
+        next = op->next; /* nothing to move at all: a list of one rank */
         if (!op->left)
             finish(c, op);
     }

@@ -1,8 +1,9 @@
 /* net.c - the address that other ranks reach this one by.
  *
- * TENON_IFACE=NAME names the interface. Without it: what the host's own name stands for, if that is an address of an
- * interface here and not loopback; else the first interface that is up and not loopback; else loopback, which
- * is refused later if a rank on another host would have to use it. Only numbers are passed on. */
+ * TENON_IFACE=NAME names the interface. Without it: what the host told the store; else what the host's own
+ * name stands for, if that is an address of an interface here and not loopback; else the first interface that
+ * is up and not loopback; else loopback, which is refused later if a rank on another host would have to use
+ * it. Only numbers are passed on. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -22,8 +23,9 @@ static int is_usable(const struct ifaddrs *i)
     int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
 
     if (!(i->ifa_flags & IFF_UP) || (family != AF_INET && family != AF_INET6))
-        return 0;                                /* an address of a link only makes sense with its interface */
-    return family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
+        return 0; /* an address of a link only makes sense with its interface */
+    return family == AF_INET ||
+           !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)->sin6_addr);
 }
 
 static void number(const struct sockaddr *a, char *out, size_t size)
@@ -50,7 +52,8 @@ static tn_status no_such(const struct ifaddrs *all, const char *name)
             number(i->ifa_addr, address, sizeof address);
             snprintf(list + at, sizeof list - at, "%s%s (%s)", at ? ", " : "", i->ifa_name, address);
         }
-    return tn_error(TN_ERR_CONFIG, "gloo: TENON_IFACE=%s: there is no such interface with an address; there is %s", name,
+    return tn_error(TN_ERR_CONFIG,
+                    "gloo: TENON_IFACE=%s: there is no such interface with an address; there is %s", name,
                     *list ? list : "none");
 }
 
@@ -59,7 +62,8 @@ static const struct ifaddrs *named(const struct ifaddrs *all, const char *name)
 {
     for (int family = 0; family < 2; family++)
         for (const struct ifaddrs *i = all; i; i = i->ifa_next)
-            if (is_usable(i) && i->ifa_addr->sa_family == (family ? AF_INET6 : AF_INET) && !strcmp(i->ifa_name, name))
+            if (is_usable(i) && i->ifa_addr->sa_family == (family ? AF_INET6 : AF_INET) &&
+                !strcmp(i->ifa_name, name))
                 return i;
     return NULL;
 }
@@ -112,7 +116,28 @@ tn_status tn_address_find(char *address, size_t size, char *interface, size_t in
     if (i)
         take(i, address, size, interface, interface_size);
     else
-        s = name && *name ? no_such(all, name) : tn_error(TN_ERR, "gloo: this host has no interface with an address");
+        s = name && *name ? no_such(all, name)
+                          : tn_error(TN_ERR, "gloo: this host has no interface with an address");
     freeifaddrs(all);
     return s;
+}
+
+/* Is it the address of an interface here, and of which. */
+int tn_address_known(const char *address, char *interface, size_t size)
+{
+    struct ifaddrs *all = NULL;
+    char one[64] = "";
+    int found = 0;
+
+    if (getifaddrs(&all))
+        return 0;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        if (is_usable(i)) {
+            number(i->ifa_addr, one, sizeof one);
+            found = !strcmp(one, address);
+            if (found)
+                snprintf(interface, size, "%s", i->ifa_name);
+        }
+    freeifaddrs(all);
+    return found;
 }

@@ -1,10 +1,11 @@
 /* plan.c - an operation as items on the streams between each two ranks.
  *
- * Both sides compute the same sequence of items from the arguments, so only the first carries a header. All but one
- * operation have one item in a direction: a block. A large all-reduce is cut into segments of n slices; for segment k
- * each rank gives every other its part of their slice (C k), adds what it gets for its own slice, and gives the sum to
- * all (R k). On a stream they run C0 C1 R0 C2 R1 … so that a sum never waits for the way back of the one before, and
- * what was just added is still in the cache when it leaves. A small one is in one step: all give all, all add. */
+ * Both sides compute the same sequence of items from the arguments, so only the first carries a header. All
+ * but one operation have one item in a direction: a block. A large all-reduce is cut into segments of n
+ * slices; for segment k each rank gives every other its part of their slice (C k), adds what it gets for its
+ * own slice, and gives the sum to all (R k). On a stream they run C0 C1 R0 C2 R1 … so that a sum never waits
+ * for the way back of the one before, and what was just added is still in the cache when it leaves. A small
+ * one is in one step: all give all, all add. */
 #include <stdlib.h>
 #include "gloo.h"
 
@@ -20,7 +21,7 @@ uint64_t tn_dtype_bytes(uint32_t dtype)
 const char *tn_dtype_name(uint32_t dtype)
 {
     static const char *const name[] = {
-        [TN_F32] = "fp32",  [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
+        [TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
         [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8",
     };
 
@@ -30,9 +31,14 @@ const char *tn_dtype_name(uint32_t dtype)
 const char *tn_transfer_name(uint32_t op)
 {
     static const char *const name[] = {
-        [TN_ALL_REDUCE] = "all_reduce", [TN_ALL_GATHER] = "all_gather", [TN_REDUCE_SCATTER] = "reduce_scatter",
-        [TN_ALL_TO_ALL] = "all_to_all", [TN_BROADCAST] = "broadcast",   [TN_SEND] = "send",
-        [TN_RECV] = "recv",             [TN_BARRIER] = "barrier",
+        [TN_ALL_REDUCE] = "all_reduce",
+        [TN_ALL_GATHER] = "all_gather",
+        [TN_REDUCE_SCATTER] = "reduce_scatter",
+        [TN_ALL_TO_ALL] = "all_to_all",
+        [TN_BROADCAST] = "broadcast",
+        [TN_SEND] = "send",
+        [TN_RECV] = "recv",
+        [TN_BARRIER] = "barrier",
     };
 
     return op < sizeof name / sizeof *name && name[op] ? name[op] : "?";
@@ -91,8 +97,8 @@ tn_status tn_op_check(const struct tn_comm *c, const struct tn_transfer *t)
         return tn_error(TN_ERR, "gloo: %s: there is no reduction %u", tn_transfer_name(t->op), t->reduce);
     if ((t->op == TN_BROADCAST || t->op == TN_SEND || t->op == TN_RECV) && t->peer >= c->n)
         return tn_error(TN_ERR, "gloo: %s: rank %u in a group of %u", tn_transfer_name(t->op), t->peer, c->n);
-    if (t->op == TN_ALL_TO_ALL && t->counts && t->counts[c->rank] !=
-        (t->counts_in ? t->counts_in[c->rank] : t->counts[c->rank]))
+    if (t->op == TN_ALL_TO_ALL && t->counts &&
+        t->counts[c->rank] != (t->counts_in ? t->counts_in[c->rank] : t->counts[c->rank]))
         return tn_error(TN_ERR_SHAPE, "gloo: all_to_all: rank %u gives itself %llu elements and expects %llu",
                         c->rank, (unsigned long long)t->counts[c->rank],
                         (unsigned long long)t->counts_in[c->rank]);
@@ -123,8 +129,12 @@ static void offsets(const uint64_t *counts, uint64_t count, uint32_t n, uint64_t
 void tn_op_set(const struct tn_comm *c, const struct tn_transfer *t, struct tn_op *op)
 {
     *op = (struct tn_op){
-        .t = *t, .width = t->op == TN_BARRIER ? 1 : tn_dtype_bytes(t->dtype),
-        .give = op->give, .take = op->take, .given = op->given, .taken = op->taken,
+        .t = *t,
+        .width = t->op == TN_BARRIER ? 1 : tn_dtype_bytes(t->dtype),
+        .give = op->give,
+        .take = op->take,
+        .given = op->given,
+        .taken = op->taken,
     };
     if (t->op == TN_BARRIER)
         op->t.count = 0, op->t.dtype = TN_U8;
@@ -192,7 +202,8 @@ uint32_t tn_op_takes(const struct tn_comm *c, const struct tn_op *op, uint32_t p
 
 static void block(const struct tn_op *op, const void *base, uint64_t from, uint64_t to, struct tn_item *out)
 {
-    *out = (struct tn_item){.data = base ? (uint8_t *)base + from * op->width : NULL, .bytes = (to - from) * op->width};
+    *out = (struct tn_item){.data = base ? (uint8_t *)base + from * op->width : NULL,
+                            .bytes = (to - from) * op->width};
     out->ready = out->bytes;
 }
 
@@ -202,7 +213,8 @@ static void slice(const struct tn_comm *c, const struct tn_op *op, const void *b
     block(op, base, slice_at(c, op, k, s), slice_at(c, op, k, s + 1), out);
 }
 
-void tn_op_give(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, uint32_t item, struct tn_item *out)
+void tn_op_give(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, uint32_t item,
+                struct tn_item *out)
 {
     if (op->slice) {
         int is_sum;
@@ -219,7 +231,8 @@ void tn_op_give(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, 
     }
 }
 
-void tn_op_take(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, uint32_t item, struct tn_item *out)
+void tn_op_take(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, uint32_t item,
+                struct tn_item *out)
 {
     if (op->slice) {
         int is_sum;
@@ -285,6 +298,7 @@ void tn_op_say(const struct tn_op *op, char *out, size_t size)
     if (op->t.op == TN_BARRIER)
         snprintf(out, size, "barrier%s", number);
     else
-        snprintf(out, size, "%s%s (%s, %llu elements)", tn_transfer_name(op->t.op), number, tn_dtype_name(op->t.dtype),
+        snprintf(out, size, "%s%s (%s, %llu elements)", tn_transfer_name(op->t.op), number,
+                 tn_dtype_name(op->t.dtype),
                  (unsigned long long)(op->total ? op->total : op->bytes / op->width / 2));
 }

@@ -1,169 +1,11 @@
-/* plugin.c - the communicator gloo: starts, waits, and who drives the engine meanwhile.
+/* plugin.c - the table of the communicator gloo: open, group, start, wait, abort, close.
  *
- * One thread at a time drives: it passes over the streams, and sleeps on this process's bell when nothing moves.
- * That is a thread in wait, so that a result costs no change of threads; while nobody waits and there is work
- * that others depend on, it is the progress thread. A second wait sleeps on the turn word until its request is done or
- * the place of the driver is free. What moves moves under the engine's lock, so after a failure has been noted with the
- * lock held nobody touches the caller's memory again. */
+ * start puts operations into an inbox, which the engine empties when it next passes; what is small it moves
+ * itself if the engine is free. Requests and operations are used again, so a step that was taken once takes
+ * no memory. */
 #include <math.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 #include "gloo.h"
-
-#define NAP 0.02                                 /* seconds: how often a sleeper looks whether processes have ended */
-#define THREAD_SPIN 20
-
-static void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#else
-    atomic_signal_fence(memory_order_seq_cst);
-#endif
-}
-
-/* --- driving */
-
-/* Marks who has ended before the pass takes what they still sent. */
-static int mark_gone(struct tn_world *w)
-{
-    int any = 0;
-
-    for (uint32_t p = 0; p < w->size; p++)
-        if (w->peer[p].gone) {
-            w->peer[p].gone = 2;
-            any = 1;
-        }
-    return any;
-}
-
-/* Did anything happen that a driver has to look at. */
-static int step(struct tn_world *w)
-{
-    int happened;
-
-    tn_world_answer(w);
-    pthread_mutex_lock(&w->engine);
-    happened = tn_world_notice(w);
-    if (!happened) {
-        int any = mark_gone(w);
-        happened = tn_engine_pass(w);
-        if (!happened && any)
-            tn_world_gone(w);
-        happened |= (int)atomic_load(&w->dead);
-    }
-    pthread_mutex_unlock(&w->engine);
-    return happened;
-}
-
-static int drive_try(struct tn_world *w)
-{
-    uint32_t no = 0;
-
-    return !atomic_load(&w->driven) && atomic_compare_exchange_strong(&w->driven, &no, 1);
-}
-
-static void drive_end(struct tn_world *w)
-{
-    atomic_store(&w->driven, 0);
-    if (atomic_load(&w->waiting))
-        tn_bell_ring(&w->turn);
-}
-
-static int has_work(struct tn_world *w)
-{
-    return !atomic_load(&w->dead) && (atomic_load(&w->busy) || atomic_load(&w->posted));
-}
-
-static void wake_thread(struct tn_world *w)
-{
-    if (has_work(w) && !atomic_load(&w->driven))
-        tn_bell_ring(&w->board->ask_bell);
-}
-
-/* The driver sleeps until a bell, after a last look. */
-static void doze(struct tn_world *w, double seconds)
-{
-    struct tn_board *b = w->board;
-    uint32_t seen;
-
-    atomic_store(&b->sleeping, 1);
-    seen = atomic_load(&b->bell);
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!step(w) && !atomic_load(&w->stop)) {
-        double begin = tn_now();
-        tn_bell_wait(&b->bell, seen, seconds < NAP ? seconds : NAP);
-        if (tn_now() - begin > NAP / 2)
-            tn_world_look(w);
-    }
-    atomic_store(&b->sleeping, 0);
-}
-
-static void drive(struct tn_world *w)
-{
-    int idle = 0;
-
-    while (has_work(w) && !atomic_load(&w->stop)) {
-        if (step(w))
-            idle = 0;
-        else if (idle++ < THREAD_SPIN)
-            pause_briefly();
-        else
-            doze(w, NAP);
-    }
-}
-
-void *tn_world_thread(void *world)
-{
-    struct tn_world *w = world;
-
-    while (!atomic_load(&w->stop)) {
-        uint32_t seen = atomic_load(&w->board->ask_bell);
-        tn_world_answer(w);
-        if (has_work(w) && drive_try(w)) {
-            drive(w);
-            drive_end(w);
-        } else if (!atomic_load(&w->stop)) {
-            tn_bell_wait(&w->board->ask_bell, seen, 10);
-        }
-    }
-    return NULL;
-}
-
-/* A write to a closed connection must not kill a caller that has not ignored SIGPIPE. */
-struct pipe_guard {
-    sigset_t before;
-    int on;
-};
-
-static void guard_begin(const struct tn_world *w, struct pipe_guard *g)
-{
-    sigset_t pipe_only;
-
-    g->on = w->tcp != NULL;
-    if (!g->on)
-        return;
-    sigemptyset(&pipe_only);
-    sigaddset(&pipe_only, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe_only, &g->before);
-}
-
-static void guard_end(struct pipe_guard *g)
-{
-    sigset_t pipe_only;
-
-    if (!g->on)
-        return;
-    if (!sigismember(&g->before, SIGPIPE)) {
-        sigemptyset(&pipe_only);
-        sigaddset(&pipe_only, SIGPIPE);
-        while (sigtimedwait(&pipe_only, NULL, &(struct timespec){0, 0}) == SIGPIPE)
-            ;
-    }
-    pthread_sigmask(SIG_SETMASK, &g->before, NULL);
-}
 
 /* --- the table */
 
@@ -247,7 +89,7 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
                             struct tn_request **out)
 {
     struct tn_world *w = c->world;
-    struct pipe_guard guard;
+    struct tn_pipe_guard guard;
     int small = 1;
 
     (void)q;
@@ -264,52 +106,17 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
     pthread_mutex_unlock(&w->inbox);
     if (!*out)
         return tn_error(TN_ERR_MEMORY, "gloo: no memory for %u transfers", n);
-    guard_begin(w, &guard);
+    tn_pipe_guard_begin(w, &guard);
     if (small && !pthread_mutex_trylock(&w->engine)) {
         if (!tn_world_notice(w))
             tn_engine_pass(w);
         pthread_mutex_unlock(&w->engine);
     }
-    guard_end(&guard);
+    tn_pipe_guard_end(&guard);
     if (atomic_load(&w->driven))
         tn_bell_wake(w->board);
-    wake_thread(w);
+    tn_drive_wake(w);
     return TN_OK;
-}
-
-/* In wait: the rank that the caller lacks, for others to read. */
-static void say_lack(struct tn_request *r)
-{
-    struct tn_world *w = r->comm->world;
-
-    pthread_mutex_lock(&w->engine);
-    atomic_store(&w->board->waits_for, tn_request_lacks(r));
-    pthread_mutex_unlock(&w->engine);
-}
-
-/* Drives, or sleeps while another one drives, until the request is done or the time has come. */
-static void wait_until(struct tn_request *r, double until, int *mine)
-{
-    struct tn_world *w = r->comm->world;
-    uint32_t idle = 0;
-    double now;
-
-    while (atomic_load(&r->left) && !atomic_load(&w->dead) && (now = tn_now()) < until) {
-        uint32_t turn = atomic_load(&w->turn);
-        if (*mine || (*mine = drive_try(w))) {
-            if (step(w)) {
-                idle = 0;
-            } else if (idle++ < w->spin) {
-                pause_briefly();
-            } else {
-                say_lack(r);
-                doze(w, until - now);
-            }
-        } else if (atomic_load(&r->left) && !atomic_load(&w->dead)) {
-            say_lack(r);
-            tn_bell_wait(&w->turn, turn, until - now);
-        }
-    }
 }
 
 /* The last part of the time serves to find out who is at fault. */
@@ -317,16 +124,16 @@ static tn_status wait_long(struct tn_request *r, double seconds)
 {
     struct tn_world *w = r->comm->world;
     double until = tn_now() + (seconds < 1e8 ? seconds : 1e8), ask = until - fmin(0.5, seconds / 4);
-    struct pipe_guard guard;
+    struct tn_pipe_guard guard;
     tn_status s = TN_OK;
     int mine = 0;
 
-    guard_begin(w, &guard);
+    tn_pipe_guard_begin(w, &guard);
     atomic_fetch_add(&w->waiting, 1);
-    wait_until(r, ask, &mine);
+    tn_drive_until(r, ask, &mine);
     if (atomic_load(&r->left) && !atomic_load(&w->dead)) {
         tn_world_ask(w, r->comm);
-        wait_until(r, until, &mine);
+        tn_drive_until(r, until, &mine);
     }
     pthread_mutex_lock(&w->engine);
     if (atomic_load(&r->left))
@@ -335,29 +142,29 @@ static tn_status wait_long(struct tn_request *r, double seconds)
     atomic_store(&w->board->waits_for, 0);
     atomic_fetch_sub(&w->waiting, 1);
     if (mine)
-        drive_end(w);
-    wake_thread(w);
-    guard_end(&guard);
+        tn_drive_end(w);
+    tn_drive_wake(w);
+    tn_pipe_guard_end(&guard);
     return s < 0 ? tn_world_failed(w) : s;
 }
 
 static tn_status poll_once(struct tn_request *r)
 {
     struct tn_world *w = r->comm->world;
-    struct pipe_guard guard;
+    struct tn_pipe_guard guard;
 
-    guard_begin(w, &guard);
+    tn_pipe_guard_begin(w, &guard);
     if (!pthread_mutex_trylock(&w->engine)) {
         if (!tn_world_notice(w))
             tn_engine_pass(w);
         pthread_mutex_unlock(&w->engine);
     }
-    guard_end(&guard);
+    tn_pipe_guard_end(&guard);
     if (!atomic_load(&r->left))
         return TN_OK;
     if (!atomic_load(&w->dead))
         return TN_DECLINED;
-    pthread_mutex_lock(&w->engine);              /* nobody is inside a pass that began before */
+    pthread_mutex_lock(&w->engine); /* nobody is inside a pass that began before */
     pthread_mutex_unlock(&w->engine);
     return tn_world_failed(w);
 }

@@ -1,12 +1,12 @@
 /* reduce.c - parts of all ranks made one, in the order of ranks whatever came first.
  *
- * Blocks of a fixed number of elements go through an accumulator of the type that is added in: fp32 for the halves,
- * else the type itself. Each part is read once and each result rounded once, so where a block ends or
+ * Blocks of a fixed number of elements go through an accumulator of the type that is added in: fp32 for the
+ * halves, else the type itself. Each part is read once and each result rounded once, so where a block ends or
  * who adds changes no bit. Integers wrap, which is why they are added unsigned. */
 #include "gloo.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("O3")                       /* gcc's O2 would not vectorise these loops */
+#pragma GCC optimize("O3") /* gcc's O2 would not vectorise these loops */
 #endif
 
 #define BLOCK 512
@@ -58,9 +58,9 @@ static uint16_t to_f16(float f)
     u &= 0x7fffffff;
     if (u > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (u >> 13 & 0x3ff));
-    if (u >= 0x477ff000)                         /* 65520 and more round to infinity */
+    if (u >= 0x477ff000) /* 65520 and more round to infinity */
         return (uint16_t)(sign | 0x7c00);
-    if (u < 0x38800000) {                        /* below 2^-14: the sum's last bit is 2^-24 */
+    if (u < 0x38800000) { /* below 2^-14: the sum's last bit is 2^-24 */
         float sum;
         memcpy(&sum, &u, sizeof sum);
         sum += 0.5f;
@@ -76,36 +76,36 @@ static uint16_t to_f16(float f)
 #define MAXIMUM(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define MINIMUM(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
-#define LOOP(OP, T, ACC, FROM)                                                                                        \
-    for (uint32_t p = 1; p < n; p++) {                                                                                \
-        const T *x = (const T *)part[p] + at;                                                                         \
-        for (uint64_t i = 0; i < m; i++) {                                                                            \
-            const ACC b = FROM(x[i]);                                                                                 \
-            acc[i] = OP(acc[i], b);                                                                                   \
-        }                                                                                                             \
+#define LOOP(OP, T, ACC, FROM)                                                                               \
+    for (uint32_t p = 1; p < n; p++) {                                                                       \
+        const T *x = (const T *)part[p] + at;                                                                \
+        for (uint64_t i = 0; i < m; i++) {                                                                   \
+            const ACC b = FROM(x[i]);                                                                        \
+            acc[i] = OP(acc[i], b);                                                                          \
+        }                                                                                                    \
     }
 
 /* T: in memory. ACC: what is added in. */
-#define REDUCE(NAME, T, ACC, FROM, TO)                                                                                \
-    static void NAME(uint32_t reduce, const void *const *part, uint32_t n, uint64_t count, void *out)                 \
-    {                                                                                                                 \
-        ACC acc[BLOCK];                                                                                               \
-                                                                                                                      \
-        for (uint64_t at = 0; at < count; at += BLOCK) {                                                              \
-            const uint64_t m = count - at < BLOCK ? count - at : BLOCK;                                               \
-            T *y = (T *)out + at;                                                                                     \
-            for (uint64_t i = 0; i < m; i++)                                                                          \
-                acc[i] = FROM(((const T *)part[0])[at + i]);                                                          \
-            if (reduce == TN_SUM) {                                                                                   \
-                LOOP(ADD, T, ACC, FROM)                                                                               \
-            } else if (reduce == TN_MAX) {                                                                            \
-                LOOP(MAXIMUM, T, ACC, FROM)                                                                           \
-            } else {                                                                                                  \
-                LOOP(MINIMUM, T, ACC, FROM)                                                                           \
-            }                                                                                                         \
-            for (uint64_t i = 0; i < m; i++)                                                                          \
-                y[i] = (T)TO(acc[i]);                                                                                 \
-        }                                                                                                             \
+#define REDUCE(NAME, T, ACC, FROM, TO)                                                                       \
+    static void NAME(uint32_t reduce, const void *const *part, uint32_t n, uint64_t count, void *out)        \
+    {                                                                                                        \
+        ACC acc[BLOCK];                                                                                      \
+                                                                                                             \
+        for (uint64_t at = 0; at < count; at += BLOCK) {                                                     \
+            const uint64_t m = count - at < BLOCK ? count - at : BLOCK;                                      \
+            T *y = (T *)out + at;                                                                            \
+            for (uint64_t i = 0; i < m; i++)                                                                 \
+                acc[i] = FROM(((const T *)part[0])[at + i]);                                                 \
+            if (reduce == TN_SUM) {                                                                          \
+                LOOP(ADD, T, ACC, FROM)                                                                      \
+            } else if (reduce == TN_MAX) {                                                                   \
+                LOOP(MAXIMUM, T, ACC, FROM)                                                                  \
+            } else {                                                                                         \
+                LOOP(MINIMUM, T, ACC, FROM)                                                                  \
+            }                                                                                                \
+            for (uint64_t i = 0; i < m; i++)                                                                 \
+                y[i] = (T)TO(acc[i]);                                                                        \
+        }                                                                                                    \
     }
 
 REDUCE(reduce_f32, float, float, SAME, SAME)
@@ -118,7 +118,8 @@ REDUCE(order_i64, int64_t, int64_t, SAME, SAME)
 REDUCE(add_u32, uint32_t, uint32_t, SAME, SAME)
 REDUCE(add_u64, uint64_t, uint64_t, SAME, SAME)
 
-void tn_reduce(uint32_t dtype, uint32_t reduce, const void *const *part, uint32_t n, uint64_t count, void *out)
+void tn_reduce(uint32_t dtype, uint32_t reduce, const void *const *part, uint32_t n, uint64_t count,
+               void *out)
 {
     switch (dtype) {
     case TN_F32: reduce_f32(reduce, part, n, count, out); break;

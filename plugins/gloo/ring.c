@@ -1,13 +1,14 @@
 /* ring.c - streams through shared memory, and the bells that wake who sleeps.
  *
- * Each rank has one segment in each communicator, a memfd, so it has no name to be left behind and no limit from the
- * size of /dev/shm. In it lies one ring for each other rank, which writes there; the owner reads. Peers open it as
- * /proc/PID/fd/FD: what is there with the right nonce is shared, anything else (another host, another container) is
- * not. Ends of a ring count bytes and never wrap; a ring is mapped twice in a row.
+ * Each rank has one segment in each communicator, a memfd, so it has no name to be left behind and no limit
+ * from the size of /dev/shm. In it lies one ring for each other rank, which writes there; the owner reads.
+ * Peers open it as /proc/PID/fd/FD: what is there with the right nonce is shared, anything else (another
+ * host, another container) is not. Ends of a ring count bytes and never wrap; a ring is mapped twice in a
+ * row.
  *
- * A bell is a word to sleep on. The sleeper says that it sleeps, looks once more, and sleeps unless the bell has rung
- * since; who writes looks for sleepers after having written. Between the two steps of each side lies a full fence,
- * so at least one of them sees the other. */
+ * A bell is a word to sleep on. The sleeper says that it sleeps, looks once more, and sleeps unless the bell
+ * has rung since; who writes looks for sleepers after having written. Between the two steps of each side lies
+ * a full fence, so at least one of them sees the other. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -53,7 +54,8 @@ uint64_t tn_ring_bytes(uint32_t n)
 
 static uint64_t head_bytes(uint32_t n)
 {
-    uint64_t bytes = sizeof(struct tn_segment) + n * sizeof(struct tn_ring_ends), page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t bytes = sizeof(struct tn_segment) + n * sizeof(struct tn_ring_ends),
+             page = (uint64_t)sysconf(_SC_PAGESIZE);
 
     return (bytes + page - 1) / page * page;
 }
@@ -83,7 +85,8 @@ static uint8_t *map_ring(struct tn_comm *c, int fd, uint32_t writer)
     if (!keep(c, p, 2 * c->ring))
         return NULL;
     for (int i = 0; i < 2; i++)
-        if (mmap(p + i * c->ring, c->ring, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, at) == MAP_FAILED)
+        if (mmap(p + i * c->ring, c->ring, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, at) ==
+            MAP_FAILED)
             return NULL;
     return p;
 }
@@ -96,7 +99,8 @@ tn_status tn_segment_new(struct tn_comm *c, int *fd)
     *fd = memfd_create("tenon-gloo", MFD_CLOEXEC);
     if (!c->mapped || !c->mapped_bytes)
         return tn_error(TN_ERR_MEMORY, "gloo: no memory for a communicator");
-    if (*fd < 0 || ftruncate(*fd, (off_t)(head_bytes(c->n) + c->n * c->ring)) || !(c->mine = map_head(c, *fd)))
+    if (*fd < 0 || ftruncate(*fd, (off_t)(head_bytes(c->n) + c->n * c->ring)) ||
+        !(c->mine = map_head(c, *fd)))
         return tn_error(TN_ERR_MEMORY, "gloo: no shared memory of %llu bytes: %s",
                         (unsigned long long)(head_bytes(c->n) + c->n * c->ring), strerror(errno));
     for (uint32_t p = 0; p < c->n; p++) {
@@ -121,8 +125,7 @@ tn_status tn_segment_join(struct tn_comm *c, uint32_t peer, int64_t pid, int fd,
     if (at < 0)
         return TN_DECLINED;
     if (fstat(at, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != head_bytes(c->n) + c->n * c->ring ||
-        !(s->theirs = map_head(c, at)) || s->theirs->nonce != nonce ||
-        !(s->out = map_ring(c, at, c->rank))) {
+        !(s->theirs = map_head(c, at)) || s->theirs->nonce != nonce || !(s->out = map_ring(c, at, c->rank))) {
         s->theirs = NULL;
         close(at);
         return TN_DECLINED;

@@ -1,13 +1,14 @@
 /* tcp.cpp - streams over pairs of Gloo's TCP transport.
  *
- * A pair carries frames, numbered in each direction; a number is the slot, so a frame lands in the buffer that was
- * posted for it and a sender never waits for the receiver's permission. Buffers are posted at full size and frames
- * are as long as they say, so sizes can never disagree, which Gloo answers by ending the process. A frame of data
- * belongs to a stream; the reader returns what it has read as a credit, in any frame that goes back, so a sent
- * buffer whose credit came is known to have left.
+ * A pair carries frames, numbered in each direction; a number is the slot, so a frame lands in the buffer
+ * that was posted for it and a sender never waits for the receiver's permission. Buffers are posted at full
+ * size and frames are as long as they say, so sizes can never disagree, which Gloo answers by ending the
+ * process. A frame of data belongs to a stream; the reader returns what it has read as a credit, in any frame
+ * that goes back, so a sent buffer whose credit came is known to have left.
  *
- * Gloo names a failed peer by address, and a wait that is too long closes every pair. So there is one thread for each
- * pair, which knows its rank and waits without limit; limits are kept by those who wait for results. */
+ * Gloo names a failed peer by address, and a wait that is too long closes every pair. So there is one thread
+ * for each pair, which knows its rank and waits without limit; limits are kept by those who wait for results.
+ */
 #include <gloo/transport/context.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
@@ -24,7 +25,8 @@
 
 #include "tcp.h"
 
-namespace {
+namespace
+{
 
 using gloo::transport::UnboundBuffer;
 
@@ -35,15 +37,15 @@ constexpr size_t payload = 256 << 10;
 
 enum : uint32_t { data_frame = 0x100, credit_frame };
 
-struct head {                                    /* one line, so that what follows is aligned */
+struct head { /* one line, so that what follows is aligned */
     uint32_t bytes, kind;
-    uint64_t tag, read;                          /* frames of the stream that the sender has read */
+    uint64_t tag, read; /* frames of the stream that the sender has read */
     uint64_t zero[5];
 };
 static_assert(sizeof(head) == 64, "one line");
 
 struct frame {
-    std::unique_ptr<uint8_t[]> memory;           /* not touched before it is used */
+    std::unique_ptr<uint8_t[]> memory; /* not touched before it is used */
     std::unique_ptr<UnboundBuffer> buffer;
     bool sent = false;
 
@@ -77,18 +79,18 @@ struct tn_tcp_stream {
     uint64_t sent = 0, filled = 0;               /* frames; bytes in the next one */
     std::atomic<uint64_t> theirs{0};             /* frames of ours that they have read */
     std::mutex lock;
-    std::deque<std::unique_ptr<frame>> in;       /* arrived */
-    uint64_t read = 0, told = 0, at = 0;         /* frames read, as they know; bytes of the first one */
+    std::deque<std::unique_ptr<frame>> in; /* arrived */
+    uint64_t read = 0, told = 0, at = 0;   /* frames read, as they know; bytes of the first one */
     uint64_t turns = 0;
 };
 
 struct tn_tcp_link {
     tn_tcp *tcp = nullptr;
     uint32_t peer = 0;
-    std::mutex lock;                             /* posted, streams, numbers of frames */
+    std::mutex lock; /* posted, streams, numbers of frames */
     std::deque<std::unique_ptr<frame>> posted;
     std::vector<tn_tcp_stream *> streams;
-    std::vector<std::unique_ptr<frame>> said;    /* control: few, kept to the end */
+    std::vector<std::unique_ptr<frame>> said; /* control: few, kept to the end */
     uint64_t to_post = 0, to_send = 0;
     std::atomic<bool> lost{false}, connected{false};
     std::thread thread;
@@ -103,7 +105,8 @@ struct tn_tcp {
     std::atomic<bool> stopping{false};
 };
 
-namespace {
+namespace
+{
 
 void lose(tn_tcp_link *l)
 {
@@ -189,8 +192,8 @@ void watch(tn_tcp_link *l)
     lose(l);
 }
 
-/* Threads made in f run on any processor and do not hasten each other: bound to one with the rest of the process,
- * Gloo's own thread takes milliseconds for every message. */
+/* Threads made in f run on any processor and do not hasten each other: bound to one with the rest of the
+ * process, Gloo's own thread takes milliseconds for every message. */
 template <typename F> auto unbound(F f) -> decltype(f())
 {
     cpu_set_t before, all;
@@ -241,8 +244,8 @@ template <typename F> tn_status guarded(const char *what, uint32_t peer, F f)
 
 } // namespace
 
-extern "C" tn_status tn_tcp_open(const char *address, uint32_t rank, uint32_t size, double seconds, const tn_tcp_user *user,
-                                 tn_tcp **out)
+extern "C" tn_status tn_tcp_open(const char *address, uint32_t rank, uint32_t size, double seconds,
+                                 const tn_tcp_user *user, tn_tcp **out)
 {
     std::unique_ptr<tn_tcp> t;
     tn_status s = guarded("opening TCP", 0, [&] {
@@ -291,7 +294,8 @@ extern "C" tn_status tn_tcp_connect(tn_tcp *t, uint32_t peer, const void *addres
         unbound([&] { l->thread = std::thread(watch, l); });
         return TN_OK;
     } catch (const std::exception &e) {
-        return tn_error(TN_ERR_TIMEOUT, "gloo: rank %u cannot connect to rank %u: %s", t->rank, peer, e.what());
+        return tn_error(TN_ERR_TIMEOUT, "gloo: rank %u cannot connect to rank %u: %s", t->rank, peer,
+                        e.what());
     }
 }
 
@@ -335,7 +339,7 @@ extern "C" uint8_t *tn_tcp_room(tn_tcp_stream *s, uint64_t *bytes)
     *bytes = 0;
     if (s->sent - s->theirs >= window || s->link->lost)
         return nullptr;
-    if (f.sent) {                                /* its credit came, so it has left: no wait */
+    if (f.sent) { /* its credit came, so it has left: no wait */
         try {
             f.buffer->waitSend(nullptr, std::chrono::hours(1000));
         } catch (const std::exception &) {

@@ -1,8 +1,8 @@
 /* comm.h - what every communicator has to do, tried with real processes.
  *
- * A case is a function that each of n forked processes runs as one rank. Each loads the plugin itself, finds the others
- * through a store of files, opens the world, and ends with 0 if all was right. Values are small whole numbers, exact
- * in every dtype, and behind each result lies an element that must stay as it was. */
+ * A case is a function that each of n forked processes runs as one rank. Each loads the plugin itself, finds
+ * the others through a store of files, opens the world, and ends with 0 if all was right. Values are small
+ * whole numbers, exact in every dtype, and behind each result lies an element that must stay as it was. */
 #ifndef TN_COMM_TEST_H
 #define TN_COMM_TEST_H
 #include <tenon/comm.h>
@@ -12,30 +12,31 @@ struct tn_rank {
     const struct tn_comm_api *api;
     struct tn_comm *world;
     uint32_t rank, size;
-    double limit;                                /* seconds: of each wait, and of opening */
+    double limit; /* seconds: of each wait, and of opening */
 };
 
 #define NOBODY (-1)
-#define UNOPENED 98                              /* the case opens the world itself, */
-#define LAST_UNSTARTED 99                        /* and the last rank is not there */
+#define UNOPENED 98       /* the case opens the world itself, */
+#define LAST_UNSTARTED 99 /* and the last rank is not there */
 
 struct tn_comm_case {
     const char *name;
     void (*run)(struct tn_rank *r);
-    uint32_t least;                              /* ranks that it needs */
-    int32_t rank_fails;                          /* the rank that is killed or stopped by the case, or one of: */
+    uint32_t least;     /* ranks that it needs */
+    int32_t rank_fails; /* the rank that is killed or stopped by the case, or one of: */
 };
 
-extern const struct tn_comm_case tn_comm_values[];       /* what is right; end with a NULL name */
-extern const struct tn_comm_case tn_comm_failures[];     /* what goes wrong */
-extern const struct tn_comm_case tn_comm_two_hosts[];    /* between tn_hosts_up and tn_hosts_down */
+extern const struct tn_comm_case tn_comm_values[];    /* what is right; end with a NULL name */
+extern const struct tn_comm_case tn_comm_failures[];  /* what goes wrong */
+extern const struct tn_comm_case tn_comm_two_hosts[]; /* between tn_hosts_up and tn_hosts_down */
 extern const struct tn_comm_case tn_comm_no_cable[];
 
 /* Runs a case on n ranks, prints a line if it fails; returns whether it did. */
 int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n);
 
 /* --- for cases; a mistake is printed with rank and line, and ends the process */
-__attribute__((format(printf, 3, 4), noreturn)) void tn_comm_wrong(const struct tn_rank *r, int line, const char *fmt, ...);
+__attribute__((format(printf, 3, 4), noreturn)) void tn_comm_wrong(const struct tn_rank *r, int line,
+                                                                   const char *fmt, ...);
 #define must(r, x) ((x) ? (void)0 : tn_comm_wrong(r, __LINE__, "%s (%s)", #x, tn_bench_said()))
 
 /* comm_hosts.c: ranks on two hosts by turns. Whether it could be done. */
@@ -43,6 +44,7 @@ int tn_hosts_up(int with_cable);
 void tn_hosts_down(void);
 int tn_hosts_are_up(void);
 void tn_hosts_enter(uint32_t rank);
+const char *tn_hosts_address(uint32_t rank);
 void tn_hosts_cut(void);
 
 double tn_comm_now(void);

@@ -1,7 +1,7 @@
 /* comm_failures.c - cases of what goes wrong: ranks that do not agree, that die, stop, come late or never.
  *
- * In each every rank that is left must end its wait within the limit, with a sentence that names who is at fault, and
- * every later call must fail at once. */
+ * In each every rank that is left must end its wait within the limit, with a sentence that names who is at
+ * fault, and every later call must fail at once. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,9 +28,11 @@ static void dead(struct tn_rank *r, struct tn_comm *c)
     must(r, tn_comm_now() - begin < 0.5);
 }
 
-/* --- ranks that do not agree: the last one has another size, dtype, operation, sequence, root or reduction */
+/* --- ranks that do not agree: the last one has another size, dtype, operation, sequence, root or reduction
+ */
 
-static void differ(struct tn_rank *r, struct tn_transfer most, struct tn_transfer last, const char *one, const char *other)
+static void differ(struct tn_rank *r, struct tn_transfer most, struct tn_transfer last, const char *one,
+                   const char *other)
 {
     double begin = tn_comm_now();
     char name[32];
@@ -43,7 +45,10 @@ static void differ(struct tn_rank *r, struct tn_transfer most, struct tn_transfe
 }
 
 static float some[1 << 18];
-#define MOST {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, some, some, 64, NULL, NULL, 17}
+#define MOST                                                                                                 \
+    {                                                                                                        \
+        TN_ALL_REDUCE, TN_F32, TN_SUM, 0, some, some, 64, NULL, NULL, 17                                     \
+    }
 
 static void size_differs(struct tn_rank *r)
 {
@@ -181,7 +186,7 @@ static void stopped_behind(struct tn_rank *r)
     if (r->rank == 2)
         raise(SIGSTOP);
     if (r->rank == 1)
-        tn_comm_sleep(0.1);                      /* so the wait of rank 0 ends first */
+        tn_comm_sleep(0.1); /* so the wait of rank 0 ends first */
     must(r, tn_comm_do(r, r->rank == 0 ? a : r->rank == 1 ? b : r->world, &t, 1) < 0);
     must(r, says("rank 2 ") && says("does not answer"));
     r->api->close(a);
@@ -202,6 +207,26 @@ static void late(struct tn_rank *r)
     must(r, tn_comm_now() - begin < 1.2);
     must(r, says("rank 1 ") && says("it answers") && says("all_reduce 5"));
     dead(r, r->world);
+}
+
+/* Rank 2 is late; rank 1 has started and does not wait, so all that rank 0 lacks of it is the fault of
+ * rank 2. */
+static void late_behind(struct tn_rank *r)
+{
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, some, some, 1 << 18, NULL, NULL, 5};
+    struct tn_request *q;
+
+    r->limit = 1;
+    if (r->rank == 2)
+        tn_comm_sleep(2);
+    if (r->rank == 1) {
+        must(r, r->api->start(r->world, &t, 1, NULL, &q) == TN_OK);
+        tn_comm_sleep(1.5);
+        must(r, r->api->wait(q, r->limit) < 0);
+    } else {
+        must(r, tn_comm_do(r, r->world, &t, 1) < 0);
+    }
+    must(r, says("rank 2 ") && says("it answers"));
 }
 
 /* A receive that nobody sends to. */
@@ -312,6 +337,7 @@ const struct tn_comm_case tn_comm_failures[] = {
     {"stopped in large sums", stopped_large, 2, 1},
     {"stopped behind another rank", stopped_behind, 3, 2},
     {"late", late, 2, NOBODY},
+    {"late, behind one that is not", late_behind, 3, NOBODY},
     {"never sent", never_sent, 2, NOBODY},
     {"never started", never_started, 2, LAST_UNSTARTED},
     {"no such interface", no_interface, 2, UNOPENED},

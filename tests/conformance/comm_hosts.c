@@ -1,4 +1,5 @@
-/* comm_hosts.c - two hosts on one machine: network namespaces joined by a cable, each with a host name of its own.
+/* comm_hosts.c - two hosts on one machine: network namespaces joined by a cable, each with a host name of its
+ * own.
  *
  * Needs root and ip of iproute2; where they are not, the cases for two hosts are left out. */
 #include <fcntl.h>
@@ -7,10 +8,9 @@
 #include <unistd.h>
 #include "comm.h"
 
-static int made_by;                              /* the process that has to take them away again */
+static int made_by; /* the process that has to take them away again */
 
-__attribute__((format(printf, 1, 2)))
-static int shell(const char *fmt, ...)
+__attribute__((format(printf, 1, 2))) static int shell(const char *fmt, ...)
 {
     char command[400];
     va_list ap;
@@ -35,13 +35,18 @@ int tn_hosts_up(int with_cable)
     made_by = getpid();
     atexit(down);
     for (int i = 0; i < 2; i++)
-        failed |= shell("ip netns add tenon%d-%d 2>/dev/null && ip -n tenon%d-%d link set lo up", made_by, i, made_by, i);
+        failed |= shell("ip netns add tenon%d-%d 2>/dev/null && ip -n tenon%d-%d link set lo up", made_by, i,
+                        made_by, i);
     if (failed || !with_cable)
         return !failed;
-    failed = shell("ip link add tnv0 netns tenon%d-0 type veth peer name tnv1 netns tenon%d-1", made_by, made_by);
+    failed =
+        shell("ip link add tnv0 netns tenon%d-0 type veth peer name tnv1 netns tenon%d-1", made_by, made_by);
+    /* An address that leads nowhere comes first. */
+    failed |= shell("ip -n tenon%d-1 addr add 10.78.0.2/24 dev tnv1", made_by);
     for (int i = 0; i < 2; i++)
-        failed |= shell("ip -n tenon%d-%d addr add 10.77.0.%d/24 dev tnv%d && ip -n tenon%d-%d link set tnv%d up", made_by, i,
-                        i + 1, i, made_by, i, i);
+        failed |=
+            shell("ip -n tenon%d-%d addr add 10.77.0.%d/24 dev tnv%d && ip -n tenon%d-%d link set tnv%d up",
+                  made_by, i, i + 1, i, made_by, i, i);
     return !failed;
 }
 
@@ -67,6 +72,13 @@ void tn_hosts_enter(uint32_t rank)
     if (fd < 0 || setns(fd, CLONE_NEWNET) || unshare(CLONE_NEWUTS) || sethostname(name, strlen(name)))
         tn_bench_stop("cannot enter %s", path);
     close(fd);
+}
+
+/* What the host's store knows of a rank's address: on the first host something wrong, on the second the right
+ * one. */
+const char *tn_hosts_address(uint32_t rank)
+{
+    return rank % 2 ? "10.77.0.2" : "10.99.9.9";
 }
 
 void tn_hosts_cut(void)

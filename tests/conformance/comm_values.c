@@ -1,4 +1,5 @@
-/* comm_values.c - cases of what is right: every operation with every dtype, sizes that do not divide, groups. */
+/* comm_values.c - cases of what is right: every operation with every dtype, sizes that do not divide, groups.
+ */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 #define UNTOUCHED 77
 static const uint32_t dtypes[] = {TN_F32, TN_BF16, TN_F16, TN_I32, TN_F64, TN_I64, TN_U8};
 #define N_DTYPES (sizeof dtypes / sizeof *dtypes)
-static const uint64_t sizes[] = {0, 1, 2, 3, 65, 1001, 1 << 20};       /* the last one in bytes */
+static const uint64_t sizes[] = {0, 1, 2, 3, 65, 1001, 1 << 20}; /* the last one in bytes */
 #define N_SIZES (sizeof sizes / sizeof *sizes)
 
 /* What a rank gives at place i. Sums over eight ranks are exact everywhere, but in uint8, which wraps. */
@@ -58,13 +59,15 @@ static void same(struct tn_rank *r, int line, uint32_t dtype, const void *p, uin
     double got = tn_comm_get(dtype, p, i);
 
     if (got != expected && !(isnan(got) && isnan(expected)))
-        tn_comm_wrong(r, line, "dtype %u, element %llu: %g, not %g", dtype, (unsigned long long)i, got, expected);
+        tn_comm_wrong(r, line, "dtype %u, element %llu: %g, not %g", dtype, (unsigned long long)i, got,
+                      expected);
 }
 #define expect(dtype, p, i, x) same(r, __LINE__, dtype, p, i, x)
 
 /* --- one communicator: c of n ranks, me of them */
 
-static void all_reduce(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t count)
+static void all_reduce(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                       uint64_t count)
 {
     for (uint32_t reduce = TN_SUM; reduce <= TN_MIN; reduce++)
         for (int in_place = 0; in_place < 2; in_place++) {
@@ -75,7 +78,8 @@ static void all_reduce(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
                 expect(dtype, to, i, folded(reduce, n, i, dtype));
             expect(dtype, to, count, UNTOUCHED);
             if (!in_place && count)
-                expect(dtype, from, count - 1, dtype == TN_U8 ? (uint8_t)(int)value(me, count - 1) : value(me, count - 1));
+                expect(dtype, from, count - 1,
+                       dtype == TN_U8 ? (uint8_t)(int)value(me, count - 1) : value(me, count - 1));
             free(from);
             if (!in_place)
                 free(to);
@@ -96,7 +100,8 @@ static void counts_of(uint64_t total, uint32_t n, int even, uint64_t *counts)
         counts[p] = even ? total : uneven(total, p, n);
 }
 
-static void all_gather(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t total)
+static void all_gather(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                       uint64_t total)
 {
     for (int even = 0; even < 2; even++) {
         uint64_t counts[8], all = 0, at = 0;
@@ -104,7 +109,8 @@ static void all_gather(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
         for (uint32_t p = 0; p < n; p++)
             all += counts[p];
         void *from = given(dtype, counts[me], me), *to = fresh(dtype, all);
-        struct tn_transfer t = {TN_ALL_GATHER, dtype, 0, 0, from, to, even ? total : 0, even ? NULL : counts, NULL, 0};
+        struct tn_transfer t = {TN_ALL_GATHER,        dtype, 0, 0, from, to, even ? total : 0,
+                                even ? NULL : counts, NULL,  0};
         must(r, tn_comm_do(r, c, &t, 1) == TN_OK);
         for (uint32_t p = 0; p < n; at += counts[p++])
             for (uint64_t i = 0; i < counts[p]; i++)
@@ -115,7 +121,8 @@ static void all_gather(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
     }
 }
 
-static void reduce_scatter(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t total)
+static void reduce_scatter(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                           uint64_t total)
 {
     for (int even = 0; even < 2; even++)
         for (uint32_t reduce = TN_SUM; reduce <= TN_MIN; reduce++) {
@@ -126,8 +133,8 @@ static void reduce_scatter(struct tn_rank *r, struct tn_comm *c, uint32_t me, ui
                 all += counts[p];
             }
             void *from = given(dtype, all, me), *to = fresh(dtype, counts[me]);
-            struct tn_transfer t = {TN_REDUCE_SCATTER, dtype, reduce, 0, from, to, even ? total : 0, even ? NULL : counts,
-                                    NULL, 0};
+            struct tn_transfer t = {TN_REDUCE_SCATTER,    dtype, reduce, 0, from, to, even ? total : 0,
+                                    even ? NULL : counts, NULL,  0};
             must(r, tn_comm_do(r, c, &t, 1) == TN_OK);
             for (uint64_t i = 0; i < counts[me]; i++)
                 expect(dtype, to, i, folded(reduce, n, at + i, dtype));
@@ -140,10 +147,11 @@ static void reduce_scatter(struct tn_rank *r, struct tn_comm *c, uint32_t me, ui
 /* Rank p gives rank q part[p][q] elements. */
 static uint64_t part(uint64_t total, uint32_t p, uint32_t q, uint32_t n)
 {
-    return uneven(total, (q + p) % n, n);
+    return uneven(total, (q + 2 * p) % n, n);
 }
 
-static void all_to_all(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t total)
+static void all_to_all(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                       uint64_t total)
 {
     for (int even = 0; even < 2; even++) {
         uint64_t out[8], in[8], give = 0, take = 0;
@@ -155,7 +163,8 @@ static void all_to_all(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
         for (uint64_t p = 0, at = 0; p < n; at += out[p++])
             for (uint64_t i = 0; i < out[p]; i++)
                 tn_comm_set(dtype, from, at + i, (double)((me + 2 * p + i) % 100));
-        struct tn_transfer t = {TN_ALL_TO_ALL, dtype, 0, 0, from, to, even ? total : 0, even ? NULL : out, even ? NULL : in, 0};
+        struct tn_transfer t = {TN_ALL_TO_ALL,    dtype, 0, 0, from, to, even ? total : 0, even ? NULL : out,
+                                even ? NULL : in, 0};
         must(r, tn_comm_do(r, c, &t, 1) == TN_OK);
         for (uint64_t p = 0, at = 0; p < n; at += in[p++])
             for (uint64_t i = 0; i < in[p]; i++)
@@ -166,12 +175,14 @@ static void all_to_all(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
     }
 }
 
-static void broadcast(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t count)
+static void broadcast(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                      uint64_t count)
 {
     for (uint32_t root = 0; root < n; root++)
-        for (int way = 0; way < 3; way++) {      /* the giver's to: none, the same, another */
+        for (int way = 0; way < 3; way++) { /* the giver's to: none, the same, another */
             void *from = given(dtype, count, root), *to = fresh(dtype, count);
-            struct tn_transfer t = {TN_BROADCAST, dtype, 0, root, me == root ? from : NULL, to, count, NULL, NULL, 0};
+            struct tn_transfer t = {TN_BROADCAST, dtype, 0,    root, me == root ? from : NULL,
+                                    to,           count, NULL, NULL, 0};
             if (me == root && way < 2)
                 t.to = way ? from : NULL;
             if (me != root && way == 1)
@@ -187,7 +198,8 @@ static void broadcast(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_
 }
 
 /* To the next, from the one before, as one list; and back. */
-static void ring(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t count)
+static void ring(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                 uint64_t count)
 {
     uint32_t next = (me + 1) % n, before = (me + n - 1) % n;
     void *from = given(dtype, count, me), *a = fresh(dtype, count), *b = fresh(dtype, count);
@@ -212,7 +224,8 @@ static void ring(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, 
 
 static const struct {
     const char *name;
-    void (*run)(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype, uint64_t count);
+    void (*run)(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32_t n, uint32_t dtype,
+                uint64_t count);
 } operations[] = {
     {"all_reduce", all_reduce}, {"all_gather", all_gather}, {"reduce_scatter", reduce_scatter},
     {"all_to_all", all_to_all}, {"broadcast", broadcast},   {"ring", ring},
@@ -223,7 +236,8 @@ static void everything(struct tn_rank *r, struct tn_comm *c, uint32_t me, uint32
     const struct tn_transfer barrier = {.op = TN_BARRIER};
 
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++)
-        for (size_t d = 0; d < N_DTYPES; d++)    /* the largest for fp32 and bf16 only: checking takes the time */
+        for (size_t d = 0; d < N_DTYPES;
+             d++) /* the largest for fp32 and bf16 only: checking takes the time */
             for (size_t s = 0; s < n_sizes && (s + 1 < N_SIZES || d < 2); s++)
                 operations[o].run(r, c, me, n, dtypes[d], size_of(s, dtypes[d]));
     must(r, tn_comm_do(r, c, &barrier, 1) == TN_OK);
@@ -266,12 +280,12 @@ static void known(struct tn_rank *r)
         must(r, a[i] == 10 * me + (float)(i % 2) + (i < 2 ? 0 : 100));
 }
 
-/* Ranks are added in their order: (1 + 1e8) - 1e8 is 0 in fp32, and halves are rounded once. */
+/* Ranks are added in their order: (1e8 - 1e8) + 1 is 1 in fp32, any other is 0. Halves are rounded once. */
 static void order(struct tn_rank *r)
 {
-    static const float f[] = {1, 1e8f, -1e8f};
+    static const float f[] = {1e8f, -1e8f, 1};
     static const double h[] = {256, 1, 1, 0};
-    uint64_t n = 70000;                          /* in several steps */
+    uint64_t n = 70000; /* in several steps */
     float *x = malloc(n * sizeof *x);
     uint16_t half[2];
 
@@ -281,7 +295,7 @@ static void order(struct tn_rank *r)
             x[i] = r->rank < 3 ? f[r->rank] : 0;
         must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
         for (uint64_t i = 0; i < n; i++)
-            must(r, x[i] == 0);
+            must(r, x[i] == 1);
     }
     for (uint32_t dtype = TN_BF16; dtype <= TN_F16; dtype++) {
         struct tn_transfer t = {TN_ALL_REDUCE, dtype, TN_SUM, 0, half, half, 2, NULL, NULL, 0};
@@ -311,11 +325,11 @@ static void special(struct tn_rank *r)
             expect(floats[d], p, 0, NAN);
             expect(floats[d], p, 1, reduce == TN_MIN ? 1 : INFINITY);
         }
-    uint16_t big = 0x7bff;                       /* 65504, the largest of fp16 */
+    uint16_t big = 0x7bff; /* 65504, the largest of fp16 */
     struct tn_transfer t = {TN_ALL_REDUCE, TN_F16, TN_SUM, 0, &big, &big, 1, NULL, NULL, 0};
     must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
     must(r, big == 0x7c00);
-    uint16_t tiny = 1;                           /* 2^-24, the smallest */
+    uint16_t tiny = 1; /* 2^-24, the smallest */
     t.from = t.to = &tiny;
     must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
     must(r, tiny == r->size);
@@ -343,7 +357,8 @@ static uint32_t place_in(const struct tn_rank *r, const uint32_t *ranks, uint32_
 
 static void groups(struct tn_rank *r)
 {
-    uint32_t last = r->size - 1, low[2] = {0, 1}, high[2] = {last - 1, last}, turned[2] = {last, 0}, all[8], alone = r->rank;
+    uint32_t last = r->size - 1, low[2] = {0, 1}, high[2] = {last - 1, last}, turned[2] = {last, 0}, all[8],
+             alone = r->rank;
     const struct {
         const uint32_t *ranks;
         uint32_t n;
@@ -360,7 +375,7 @@ static void groups(struct tn_rank *r)
             everything(r, c[i], place_in(r, list[i].ranks, list[i].n), list[i].n, i == 3 ? N_SIZES - 1 : 5);
     for (size_t i = 0; i < 6; i++)
         r->api->close(c[i]);
-    c[0] = group(r, low, 2);                     /* once more, after it was closed */
+    c[0] = group(r, low, 2); /* once more, after it was closed */
     if (c[0])
         everything(r, c[0], place_in(r, low, 2), 2, 3);
     r->api->close(c[0]);
@@ -384,7 +399,8 @@ static void across(struct tn_rank *r)
             x[at][i] = malloc(COUNT * sizeof(float));
             for (int k = 0; k < COUNT; k++)
                 x[at][i][k] = (float)(i + 1);
-            struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, x[at][i], x[at][i], i % 2 ? 7 : COUNT, NULL, NULL, 0};
+            struct tn_transfer t = {TN_ALL_REDUCE,     TN_F32, TN_SUM, 0, x[at][i], x[at][i],
+                                    i % 2 ? 7 : COUNT, NULL,   NULL,   0};
             must(r, r->api->start(c[at], &t, 1, NULL, &q[at][i]) == TN_OK);
         }
     for (int i = 4; i >= 0; i--)
@@ -414,15 +430,24 @@ static void in_flight(struct tn_rank *r)
             x[i] = malloc(200000 * sizeof(int32_t));
             for (uint64_t k = 0; k < count; k++)
                 x[i][k] = (int32_t)(k + (uint64_t)i * r->rank);
-            struct tn_transfer t = {i % 3 ? TN_ALL_REDUCE : TN_BROADCAST, TN_I32, TN_SUM, (uint32_t)i % r->size, x[i], x[i],
-                                    count, NULL, NULL, (uint64_t)i + 1};
+            struct tn_transfer t = {i % 3 ? TN_ALL_REDUCE : TN_BROADCAST,
+                                    TN_I32,
+                                    TN_SUM,
+                                    (uint32_t)i % r->size,
+                                    x[i],
+                                    x[i],
+                                    count,
+                                    NULL,
+                                    NULL,
+                                    (uint64_t)i + 1};
             must(r, r->api->start(r->world, &t, 1, NULL, &q[i]) == TN_OK);
         }
         for (int i = N - 1; i >= 0; i--) {
             uint64_t count = i % 5 == 0 ? 200000 : (uint64_t)i, n = r->size, root = (uint64_t)i % n;
             must(r, r->api->wait(q[i], r->limit) == TN_OK);
             for (uint64_t k = 0; k < count; k++)
-                must(r, x[i][k] == (int32_t)(i % 3 ? k * n + (uint64_t)i * n * (n - 1) / 2 : k + (uint64_t)i * root));
+                must(r, x[i][k] == (int32_t)(i % 3 ? k * n + (uint64_t)i * n * (n - 1) / 2
+                                                   : k + (uint64_t)i * root));
             free(x[i]);
         }
     }
@@ -470,6 +495,23 @@ static void by_itself(struct tn_rank *r)
     } while (r->api->wait(q, 0) == TN_DECLINED);
     must(r, x[0] == (float)r->size && x[COUNT - 1] == (float)r->size);
     free(x);
+}
+
+/* Who sleeps in a wait is woken when the data is there, not some time later. */
+static void woken(struct tn_rank *r)
+{
+    float x = 1;
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, &x, &x, 1, NULL, NULL, 0};
+    int slow = 0;
+
+    for (int i = 0; i < 40; i++) {
+        if (r->rank == 1)
+            tn_comm_sleep(0.004);
+        double begin = tn_comm_now();
+        must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
+        slow += tn_comm_now() - begin > 0.012;
+    }
+    must(r, slow < 20);
 }
 
 /* Two threads wait at once, and a third polls. */
@@ -568,6 +610,7 @@ const struct tn_comm_case tn_comm_values[] = {
     {"several in flight", in_flight, 1, NOBODY},
     {"sends before receives", sends_first, 1, NOBODY},
     {"progress without calls", by_itself, 1, NOBODY},
+    {"woken in time", woken, 2, NOBODY},
     {"several threads", threads, 1, NOBODY},
     {"refused calls", refused, 1, NOBODY},
     {0},

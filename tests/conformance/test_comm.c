@@ -21,8 +21,8 @@ static void time_one(struct tn_rank *r, uint64_t bytes, int n)
         }
     }
     if (r->rank == 0)
-        printf("all_reduce of %8llu bytes: best %9.1f us, mean %9.1f us\n", (unsigned long long)bytes, best * 1e6,
-               total / n * 1e6);
+        printf("all_reduce of %8llu bytes: best %9.1f us, mean %9.1f us\n", (unsigned long long)bytes,
+               best * 1e6, total / n * 1e6);
     free(x);
 }
 
@@ -39,7 +39,7 @@ static void timed(struct tn_rank *r)
 static const struct {
     const char *plugin, *variable, *value;
     uint32_t from, to;
-    int fails, hosts;                            /* the cases of failure, of two hosts, too */
+    int fails, hosts; /* the cases of failure, of two hosts, too */
 } tries[] = {
     {"self", NULL, NULL, 1, 1, 0, 0},
     {"gloo", NULL, NULL, 1, 4, 1, 1},
@@ -76,8 +76,8 @@ static int run_try(size_t i, uint32_t ranks, const char *only)
         if (tries[i].fails)
             failed += run_list(tries[i].plugin, tn_comm_failures, n, only);
         printf("%s %s%s%s%s, %u ranks, %.1f s\n", failed == before ? "ok" : "FAIL", tries[i].plugin,
-               tries[i].variable ? " " : "", tries[i].variable ? tries[i].variable : "", tries[i].variable ? "=no" : "", n,
-               tn_comm_now() - begin);
+               tries[i].variable ? " " : "", tries[i].variable ? tries[i].variable : "",
+               tries[i].variable ? "=no" : "", n, tn_comm_now() - begin);
     }
     if (tries[i].variable)
         unsetenv(tries[i].variable);
@@ -92,13 +92,18 @@ static int run_hosts(const char *plugin, uint32_t ranks, const char *only)
     for (uint32_t n = 3; n <= 4; n++)
         for (int cable = 0; cable < 2 && (!ranks || n == ranks); cable++) {
             if (tn_hosts_up(cable)) {
-                failed += cable ? run_list(plugin, tn_comm_values, n, only) + run_list(plugin, tn_comm_two_hosts, n, only)
+                failed += cable ? run_list(plugin, tn_comm_values, n, only) +
+                                      run_list(plugin, tn_comm_two_hosts, n, only)
                                 : run_list(plugin, tn_comm_no_cable, n, only);
                 ran = 1;
             }
             tn_hosts_down();
         }
-    printf("%s %s on two hosts\n", failed ? "FAIL" : ran ? "ok" : "left out (needs root and network namespaces):", plugin);
+    printf("%s %s on two hosts\n",
+           failed ? "FAIL"
+           : ran  ? "ok"
+                  : "left out (needs root and network namespaces):",
+           plugin);
     return failed;
 }
 
