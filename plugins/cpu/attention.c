@@ -7,10 +7,10 @@
 #include "vsum.h"
 
 struct work {
-    float *keys, *values;                        /* packed */
+    float *keys, *values; /* packed */
     float *p, *o;         /* scores of a block; o [ATTN_QUERIES][wide], not yet divided */
     float *max, *sum;
-    float *q;                                    /* the block's queries as floats, if they are not */
+    float *q; /* the block's queries as floats, if they are not */
 };
 
 /* Its parts in the floats from base on; how many they are. */
@@ -108,7 +108,8 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
 {
     const struct attn *a = r->a;
     int64_t step = a->q.t;
-    const float *q = attn_floats(a, attn_vector(a, r->l->buffer[0], attn_at(&a->q, at, t0)), rows, w->q, &step);
+    const float *q =
+        attn_floats(a, attn_vector(a, r->l->buffer[0], attn_at(&a->q, at, t0)), rows, w->q, &step);
     int64_t last = attn_seen(a, t0 + rows - 1, 0, a->keys);
 
     memset(w->o, 0, (size_t)(rows * a->wide) * sizeof *w->o);

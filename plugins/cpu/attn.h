@@ -13,34 +13,34 @@
 #include "vmath.h"
 #include <tenon/philox.h>
 
-#define ATTN_QUERIES 96                          /* a multiple of TN_MR */
-#define ATTN_KEYS 512                            /* a multiple of TN_NR */
+#define ATTN_QUERIES 96             /* a multiple of TN_MR */
+#define ATTN_KEYS 512               /* a multiple of TN_NR */
 #define ATTN_PITCH (ATTN_KEYS + 16) /* of a row of scores: off the powers of two, against set conflicts */
 
 struct attn_stride {
-    int64_t b, t, h, r;                          /* batch, position, head, member of the group */
+    int64_t b, t, h, r; /* batch, position, head, member of the group */
 };
 struct attn {
     int64_t batch, heads, rep, queries, keys, d;
-    int64_t wide;                                /* d in whole panels */
-    int64_t key_rows;                            /* keys in whole panels */
-    struct attn_stride q, k, v, o, lse;          /* backward: o is do */
+    int64_t wide;                       /* d in whole panels */
+    int64_t key_rows;                   /* keys in whole panels */
+    struct attn_stride q, k, v, o, lse; /* backward: o is do */
     struct attn_stride delta, dq, dk, dv;
-    int64_t qpos, kpos;                          /* strides */
+    int64_t qpos, kpos; /* strides */
     float scale;
     uint32_t causal, threads, accumulate;
-    uint32_t dtype;                              /* of all vectors: q, k, v, o and their gradients */
-    int64_t scratch;                             /* floats per thread */
-    uint32_t drop, key, threshold;               /* drop: is there any */
+    uint32_t dtype;                /* of all vectors: q, k, v, o and their gradients */
+    int64_t scratch;               /* floats per thread */
+    uint32_t drop, key, threshold; /* drop: is there any */
     float kept;
     int64_t first_b, per_micro, first_h, first_r, whole_h, whole_r, block;
 };
 struct attn_run {
     const struct attn *a;
     const struct tn_launch *l;
-    const int32_t *qpos, *kpos;                  /* NULL: 0, 1, 2, ... */
+    const int32_t *qpos, *kpos; /* NULL: 0, 1, 2, ... */
 };
-struct attn_head {                               /* one query head of one item */
+struct attn_head { /* one query head of one item */
     int64_t b, h, r;
 };
 
@@ -93,7 +93,8 @@ static inline void attn_pack_columns(const struct attn *a, void *x, int64_t step
             }
 }
 /* The same rows as floats, *step apart: where they lie, or in room. */
-static inline const float *attn_floats(const struct attn *a, void *x, int64_t rows, float *room, int64_t *step)
+static inline const float *attn_floats(const struct attn *a, void *x, int64_t rows, float *room,
+                                       int64_t *step)
 {
     if (a->dtype == TN_F32)
         return x;

@@ -6,12 +6,12 @@
 #include "attn.h"
 
 struct work {
-    float *keys, *values, *key_rows;             /* packed: as columns, as columns, as rows */
-    float *q, *go;                               /* the block of queries and of do, packed as rows */
-    float *q_floats, *go_floats;                 /* the same as they lie, if they are not floats */
-    float *p, *ds;                               /* [ATTN_QUERIES][ATTN_PITCH] */
-    float *dq;                                   /* [ATTN_QUERIES][wide] */
-    float *dk, *dv;                              /* [keys][wide] */
+    float *keys, *values, *key_rows; /* packed: as columns, as columns, as rows */
+    float *q, *go;                   /* the block of queries and of do, packed as rows */
+    float *q_floats, *go_floats;     /* the same as they lie, if they are not floats */
+    float *p, *ds;                   /* [ATTN_QUERIES][ATTN_PITCH] */
+    float *dq;                       /* [ATTN_QUERIES][wide] */
+    float *dk, *dv;                  /* [keys][wide] */
 };
 
 /* Its parts in the floats from base on; how many they are. */
@@ -184,8 +184,10 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
             query_block(r, &at, &w, t0, TN_MIN(ATTN_QUERIES, a->queries - t0));
     at.r = 0;
     for (int64_t s = 0; s < a->keys; s++) {
-        put(a, attn_vector(a, r->l->buffer[9], attn_at(&a->dk, &at, s)), w.dk + s * a->wide, a->accumulate & 2);
-        put(a, attn_vector(a, r->l->buffer[10], attn_at(&a->dv, &at, s)), w.dv + s * a->wide, a->accumulate & 4);
+        put(a, attn_vector(a, r->l->buffer[9], attn_at(&a->dk, &at, s)), w.dk + s * a->wide,
+            a->accumulate & 2);
+        put(a, attn_vector(a, r->l->buffer[10], attn_at(&a->dv, &at, s)), w.dv + s * a->wide,
+            a->accumulate & 4);
     }
 }
 
@@ -211,8 +213,8 @@ tn_status tn_cpu_prepare_attn_bwd(const struct tn_problem *p, struct tn_kernel *
         !tn_cpu_attn_stride(&p->in[6], grouped, 0, &a.delta) ||
         !tn_cpu_attn_stride(&p->in[7], grouped, 1, &a.o) ||
         !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.dq) || !tn_cpu_attn_stride(&p->out[1], 0, 1, &a.dk) ||
-        !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv) || p->in[7].dtype != a.dtype || p->out[0].dtype != a.dtype ||
-        p->out[1].dtype != a.dtype || p->out[2].dtype != a.dtype)
+        !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv) || p->in[7].dtype != a.dtype ||
+        p->out[0].dtype != a.dtype || p->out[1].dtype != a.dtype || p->out[2].dtype != a.dtype)
         return TN_DECLINED;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);

@@ -11,15 +11,15 @@
 
 struct embed {
     int64_t places, rows, c, first;
-    int64_t table_step, i_step, step;            /* between rows of the table, indices, rows of y or dy */
+    int64_t table_step, i_step, step; /* between rows of the table, indices, rows of y or dy */
     uint32_t accumulate;
-    uint32_t dtype;                              /* of rows, and of w; dw is fp32 */
+    uint32_t dtype; /* of rows, and of w; dw is fp32 */
 };
 struct run {
     const struct embed *e;
-    void *table, *rows;                          /* w and y, or dw and dy */
+    void *table, *rows; /* w and y, or dw and dy */
     const int32_t *index;
-    int32_t *start, *place;                      /* places of row r: place[start[r]..start[r + 1]) */
+    int32_t *start, *place; /* places of row r: place[start[r]..start[r + 1]) */
 };
 
 /* The row of the part for place i, or -1. */
@@ -75,7 +75,8 @@ static void add_places(const struct run *r, int64_t row, float *dw)
         double sum[CHUNK] = {0};
 
         for (int32_t k = r->start[row]; k < r->start[row + 1]; k++) {
-            const char *from = (const char *)r->rows + (r->place[k] * r->e->step + at) * tn_width(r->e->dtype);
+            const char *from =
+                (const char *)r->rows + (r->place[k] * r->e->step + at) * tn_width(r->e->dtype);
             const float *dy = (const float *)(const void *)from;
             float copy[CHUNK];
 

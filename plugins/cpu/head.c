@@ -3,22 +3,22 @@
  * A chunk of rows at a time: logits = x·wᵀ into the workspace, there the statistics, or in backward the
  * gradient by the logits and from it dx and the chunk's share of dw. Chunks are as long as 13 M logits allow,
  * from 64 to 1024 rows: the longer, the fewer passes over w and dw. w may be a part of the vocabulary from
- * entry `first` on. Where x or w is bf16 or fp16, the rows of a chunk and a panel of w at a time are copied in
- * fp32. */
+ * entry `first` on. Where x or w is bf16 or fp16, the rows of a chunk and a panel of w at a time are copied
+ * in fp32. */
 #include "cpu.h"
 #include "half.h"
 #include "softmax.h"
 
-#define LOGITS 13000000                          /* floats of the workspace, about */
-#define PANEL (1 << 20)                          /* floats of a panel of w, about */
+#define LOGITS 13000000 /* floats of the workspace, about */
+#define PANEL (1 << 20) /* floats of a panel of w, about */
 
 struct head {
     int64_t rows, c, v, chunk, first;
-    int64_t x, w, index, lse, dlse, dz, dx, dw;  /* steps between rows */
+    int64_t x, w, index, lse, dlse, dz, dx, dw; /* steps between rows */
     int64_t z;
-    int64_t panel;                               /* entries of w at a time: all of them if it is fp32 */
-    uint32_t accumulate;                         /* bit 0 dx, bit 1 dw */
-    uint32_t x_type, w_type;                     /* dx is as x */
+    int64_t panel;           /* entries of w at a time: all of them if it is fp32 */
+    uint32_t accumulate;     /* bit 0 dx, bit 1 dw */
+    uint32_t x_type, w_type; /* dx is as x */
 };
 /* Parts of the workspace; those behind the logits only where something is not fp32. */
 struct work {
@@ -29,7 +29,7 @@ struct run {
     const int32_t *index;
     const float *dlse, *dz;
     float *logits, *lse, *z;
-    int64_t row;                                 /* first row of the chunk */
+    int64_t row; /* first row of the chunk */
 };
 
 static void statistics(void *arg, int64_t lo, int64_t hi)
@@ -63,9 +63,9 @@ static void gradient(void *arg, int64_t lo, int64_t hi)
 }
 
 /* --- copies in fp32 */
-struct rows {                                    /* of width c */
+struct rows { /* of width c */
     uint32_t dtype;
-    int64_t c, step;                             /* step: between the low ones */
+    int64_t c, step; /* step: between the low ones */
     char *low;
     float *wide;
     int back;
@@ -87,8 +87,10 @@ static void copy(const struct rows *r, int64_t n)
     tn_host->parallel(n, TN_MAX(1, 32768 / r->c), copy_rows, (void *)(uintptr_t)r);
 }
 
-/* Rows first.. of x or dx as floats, their distance in *ld: in place, or in room. load 0: they will be written. */
-static float *as_floats(const struct head *h, void *x, int64_t step, int64_t first, int64_t n, int load, float *room, int64_t *ld)
+/* Rows first.. of x or dx as floats, their distance in *ld: in place, or in room. load 0: they will be
+ * written. */
+static float *as_floats(const struct head *h, void *x, int64_t step, int64_t first, int64_t n, int load,
+                        float *room, int64_t *ld)
 {
     struct rows r = {h->x_type, h->c, step, (char *)x + 2 * first * step, room, 0};
 
@@ -116,7 +118,8 @@ static const float *panel_of(const struct head *h, void *w, int64_t v0, int64_t 
     return room;
 }
 
-static void make_logits(const struct head *h, const float *x, int64_t ldx, void *w, int64_t rows, const struct work *k)
+static void make_logits(const struct head *h, const float *x, int64_t ldx, void *w, int64_t rows,
+                        const struct work *k)
 {
     for (int64_t v0 = 0; v0 < h->v; v0 += h->panel) {
         int64_t n = TN_MIN(h->panel, h->v - v0), ld;
@@ -128,7 +131,8 @@ static void make_logits(const struct head *h, const float *x, int64_t ldx, void 
 }
 
 /* dx = (or +=) dlogits·w */
-static void make_dx(const struct head *h, void *w, int64_t rows, const struct work *k, float *dx, int64_t ld_dx)
+static void make_dx(const struct head *h, void *w, int64_t rows, const struct work *k, float *dx,
+                    int64_t ld_dx)
 {
     for (int64_t v0 = 0; v0 < h->v; v0 += h->panel) {
         int64_t n = TN_MIN(h->panel, h->v - v0), ld;
@@ -142,7 +146,8 @@ static void make_dx(const struct head *h, void *w, int64_t rows, const struct wo
 /* In the floats from base on; how many they are. */
 static int64_t lay_out(const struct head *h, float *base, struct work *k)
 {
-    int64_t low = h->x_type == TN_F32 ? 0 : TN_ROUND_UP(h->chunk * h->c, 16), n = TN_ROUND_UP(h->chunk * h->v, 16);
+    int64_t low = h->x_type == TN_F32 ? 0 : TN_ROUND_UP(h->chunk * h->c, 16),
+            n = TN_ROUND_UP(h->chunk * h->v, 16);
 
     if (base)
         *k = (struct work){base, base + n, base + n + low, base + n + 2 * low};
