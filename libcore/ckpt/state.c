@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #define FORMAT 1
-#define STATE_LIMIT (64u << 20)                  /* bytes; a sane one has some thousand */
+#define STATE_LIMIT (64u << 20) /* bytes; a sane one has some thousand */
 
 static tn_status wrong(const struct tn_saved *s, const char *what)
 {
@@ -66,16 +66,15 @@ static tn_status read_files(struct tn_saved *s)
     s->file = calloc(json_object_size(files) + 1, sizeof *s->file);
     if (!s->file)
         return tn_error(TN_ERR_MEMORY, "no memory to read %s/state.json", s->dir);
-    json_object_foreach(files, name, entry)
-        if (status == TN_OK)
-            status = read_file(s, name, entry);
+    json_object_foreach(files, name, entry) if (status == TN_OK) status = read_file(s, name, entry);
     return status;
 }
 
 /* Only training in fp16 has one. */
 static tn_status read_scale(struct tn_saved *s)
 {
-    const json_t *scale = json_object_get(s->root, "loss_scale"), *good = json_object_get(s->root, "loss_scale_good");
+    const json_t *scale = json_object_get(s->root, "loss_scale"),
+                 *good = json_object_get(s->root, "loss_scale_good");
 
     if (!scale)
         return TN_OK;

@@ -1,28 +1,30 @@
 /* precision.c - compute and activations in bf16 or fp16, weights of record and sums in fp32.
  *
- * The model writes its graph in fp32 and knows nothing of this. Here the forward is written anew, operation by
- * operation, by one table: which inputs must be low. The results follow from the dtype rules of the op table: products
- * of low operands and what is made from them element by element are low; statistics, log-sum-exps, losses and sums are
- * fp32 always. Autodiff then differentiates what it finds: the gradient of a value has its dtype, that of a parameter is
- * fp32, and so are accumulators, norm, moments and updates, which this pass never sees.
+ * The model writes its graph in fp32 and knows nothing of this. Here the forward is written anew, operation
+ * by operation, by one table: which inputs must be low. The results follow from the dtype rules of the op
+ * table: products of low operands and what is made from them element by element are low; statistics,
+ * log-sum-exps, losses and sums are fp32 always. Autodiff then differentiates what it finds: the gradient of
+ * a value has its dtype, that of a parameter is fp32, and so are accumulators, norm, moments and updates,
+ * which this pass never sees.
  *
- * It comes before the strategies, so that what they gather, cut and move is the cast. A parameter is cast once an update,
- * in the prologue, for all its users; over the stages of a pipeline once for each unit, since a unit lives on one stage.
- * Norms and biases are read as they are, in fp32: there are few of them, and the kernels compute in fp32 anyway. */
+ * It comes before the strategies, so that what they gather, cut and move is the cast. A parameter is cast
+ * once an update, in the prologue, for all its users; over the stages of a pipeline once for each unit, since
+ * a unit lives on one stage. Norms and biases are read as they are, in fp32: there are few of them, and the
+ * kernels compute in fp32 anyway. */
 #include "graph/op.h"
 #include "pass/pass.h"
 
 #define BIT(i) (1u << (i))
 
 struct rule {
-    const char *op, *role;                       /* role NULL: any */
-    uint32_t low;                                /* inputs that must be low */
-    uint32_t whole;                              /* the result is fp32 */
+    const char *op, *role; /* role NULL: any */
+    uint32_t low;          /* inputs that must be low */
+    uint32_t whole;        /* the result is fp32 */
 };
 
 /* The first that fits holds. Operations that are not here take what comes. */
 static const struct rule rules[] = {
-    {"einsum", "lm_head", BIT(0) | BIT(1), 1},   /* logits are a result, for whoever reads them */
+    {"einsum", "lm_head", BIT(0) | BIT(1), 1}, /* logits are a result, for whoever reads them */
     {"einsum", NULL, BIT(0) | BIT(1), 0},
     {"embed", NULL, BIT(0), 0},
     {"attention", NULL, BIT(0) | BIT(1) | BIT(2), 0},
@@ -32,7 +34,7 @@ static const struct rule rules[] = {
 struct precision {
     struct tn_graph *g;
     uint32_t dtype;
-    struct tn_value **now;                       /* by value id: what takes its place; NULL: nothing */
+    struct tn_value **now; /* by value id: what takes its place; NULL: nothing */
     uint32_t n_value;
 };
 
@@ -72,7 +74,8 @@ static struct tn_value *cast_of(const struct precision *p, const struct tn_value
     for (uint32_t i = 0; i < v->n_user; i++) {
         struct tn_node *n = v->user[i];
 
-        if (!strcmp(n->op->name, "cast") && tn_node_int(n, "to", 0) == p->dtype && (!unit || !strcmp(n->unit, unit)))
+        if (!strcmp(n->op->name, "cast") && tn_node_int(n, "to", 0) == p->dtype &&
+            (!unit || !strcmp(n->unit, unit)))
             return n->out[0];
     }
     return NULL;
@@ -141,7 +144,9 @@ static void remove_old(struct precision *p)
 
 tn_status tn_graph_precision(struct tn_graph *g, uint32_t dtype)
 {
-    struct precision p = {.g = g, .dtype = dtype, .n_value = g->n_value,
+    struct precision p = {.g = g,
+                          .dtype = dtype,
+                          .n_value = g->n_value,
                           .now = tn_alloc(g->arena, (g->n_value + 1) * sizeof *p.now)};
 
     if (dtype == TN_F16)

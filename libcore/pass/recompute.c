@@ -1,20 +1,21 @@
 /* recompute.c - what the backward of a block needs is computed again instead of kept.
  *
- * Before the first backward node of a block that reads something its forward made, clones of the forward nodes that
- * lead there are put, made from what enters the block: that alone then lives from forward to backward, and the rest
- * of one block at a time. A clone has all attributes of its original, so dropout draws the same mask, and the
- * gradients are the same bits.
+ * Before the first backward node of a block that reads something its forward made, clones of the forward
+ * nodes that lead there are put, made from what enters the block: that alone then lives from forward to
+ * backward, and the rest of one block at a time. A clone has all attributes of its original, so dropout draws
+ * the same mask, and the gradients are the same bits.
  *
- * Runs first of what comes after autodiff: a strategy then finds its collectives in both places. What moves between
- * the stages of a pipeline is kept; what lies in the prologue (casts of weights) is there for both anyway. */
+ * Runs first of what comes after autodiff: a strategy then finds its collectives in both places. What moves
+ * between the stages of a pipeline is kept; what lies in the prologue (casts of weights) is there for both
+ * anyway. */
 #include "pass/pass.h"
 #include "graph/op.h"
 
 struct recompute {
     struct tn_graph *g;
     const char *unit;
-    uint8_t *wanted;                             /* by value id: read in the unit's backward, or by a clone */
-    struct tn_value **again;                     /* by value id: the clone's */
+    uint8_t *wanted;         /* by value id: read in the unit's backward, or by a clone */
+    struct tn_value **again; /* by value id: the clone's */
 };
 
 static int reads_data(const struct tn_node *n, uint32_t input)
@@ -99,7 +100,9 @@ static void recompute_unit(struct recompute *r)
 tn_status tn_graph_recompute(struct tn_graph *g)
 {
     uint32_t n_value = g->n_value;
-    struct recompute r = {.g = g, .unit = "", .wanted = tn_alloc(g->arena, n_value + 1),
+    struct recompute r = {.g = g,
+                          .unit = "",
+                          .wanted = tn_alloc(g->arena, n_value + 1),
                           .again = tn_alloc(g->arena, (n_value + 1) * sizeof *r.again)};
 
     for (struct tn_node *n = g->first[TN_FORWARD]; n && !g->status; n = n->next)

@@ -148,7 +148,8 @@ static tn_status judge(struct train *t, struct tn_session_result *r)
     if (isfinite(r->loss) && isfinite(r->gnorm))
         return TN_OK;
     if (r->overflow) {
-        tn_progress_say(&t->progress, "step %lld is skipped: the gradients overflow fp16 at loss scale %g, which is halved",
+        tn_progress_say(&t->progress,
+                        "step %lld is skipped: the gradients overflow fp16 at loss scale %g, which is halved",
                         (long long)(t->step + 1), r->scale);
         return TN_OK;
     }
@@ -200,7 +201,8 @@ static tn_status step(struct train *t)
     if ((status = validate_if_due(t, &val, &validated)) < 0)
         return status;
     write_metrics(t, &u, skipped, val, validated);
-    if (tn_session_any(t->session, tn_signals_save()) || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
+    if (tn_session_any(t->session, tn_signals_save()) ||
+        is_due(t, tn_config_int(t->c, "checkpoint.interval")))
         save(t);
     return TN_OK;
 }

@@ -7,9 +7,10 @@
 #include "vsum.h"
 
 struct work {
-    float *keys, *values;                        /* packed */
+    float *keys, *values; /* packed */
     float *p, *o;         /* scores of a block; o [ATTN_QUERIES][wide], not yet divided */
     float *max, *sum;
+    float *q; /* the block's queries as floats, if they are not */
 };
 
 /* Its parts in the floats from base on; how many they are. */
@@ -23,6 +24,7 @@ static int64_t lay_out(const struct attn *a, float *base, struct work *w)
     w->o = attn_take(base, &n, ATTN_QUERIES * a->wide);
     w->max = attn_take(base, &n, ATTN_QUERIES);
     w->sum = attn_take(base, &n, ATTN_QUERIES);
+    w->q = attn_take(base, &n, a->dtype == TN_F32 ? 0 : ATTN_QUERIES * a->d);
     return n;
 }
 
@@ -87,12 +89,15 @@ static void finish(const struct attn_run *r, const struct attn_head *at, const s
     const struct attn *a = r->a;
 
     for (int64_t i = 0; i < rows; i++) {
-        float *o = (float *)r->l->buffer[5] + attn_at(&a->o, at, t0 + i);
+        void *o = attn_vector(a, r->l->buffer[5], attn_at(&a->o, at, t0 + i));
+        float *y = a->dtype == TN_F32 ? o : w->o + i * a->wide;
         int none = w->max[i] == -INFINITY;
         float inverse = none ? 0.0f : 1.0f / w->sum[i];
 
         for (int64_t c = 0; c < a->d; c++)
-            o[c] = w->o[i * a->wide + c] * inverse;
+            y[c] = w->o[i * a->wide + c] * inverse;
+        if (a->dtype != TN_F32)
+            tn_half_store(a->dtype, y, 1, a->d, o);
         ((float *)r->l->buffer[6])[attn_at(&a->lse, at, t0 + i)] =
             none ? -INFINITY : w->max[i] + logf(w->sum[i]);
     }
@@ -102,7 +107,9 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
                         int64_t t0, int64_t rows)
 {
     const struct attn *a = r->a;
-    const float *q = (const float *)r->l->buffer[0] + attn_at(&a->q, at, t0);
+    int64_t step = a->q.t;
+    const float *q =
+        attn_floats(a, attn_vector(a, r->l->buffer[0], attn_at(&a->q, at, t0)), rows, w->q, &step);
     int64_t last = attn_seen(a, t0 + rows - 1, 0, a->keys);
 
     memset(w->o, 0, (size_t)(rows * a->wide) * sizeof *w->o);
@@ -111,7 +118,7 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
     for (int64_t k0 = 0; k0 < last; k0 += ATTN_KEYS) {
         int64_t n = TN_MIN(ATTN_KEYS, last - k0);
 
-        attn_scores(a, q, a->q.t, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
+        attn_scores(a, q, step, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
         for (int64_t i = 0; i < rows; i++)
             soften(r, at, w, i, t0 + i, k0, n);
         attn_apply(a, w->p, t0, rows, k0, n, w->values + k0 * TN_NR, a->keys, w->o);
@@ -127,8 +134,8 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
     struct work w;
 
     lay_out(a, (float *)r->l->workspace + slot * a->scratch, &w);
-    attn_pack_columns((const float *)r->l->buffer[1] + attn_at(&a->k, &at, 0), a->k.t, a->keys, a->d, w.keys);
-    attn_pack_rows((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d, w.values);
+    attn_pack_columns(a, attn_vector(a, r->l->buffer[1], attn_at(&a->k, &at, 0)), a->k.t, a->keys, w.keys);
+    attn_pack_rows(a, attn_vector(a, r->l->buffer[2], attn_at(&a->v, &at, 0)), a->v.t, a->keys, w.values);
     for (; at.r < a->rep; at.r++)
         for (int64_t t0 = 0; t0 < a->queries; t0 += ATTN_QUERIES)
             query_block(r, &at, &w, t0, TN_MIN(ATTN_QUERIES, a->queries - t0));
@@ -145,12 +152,12 @@ static tn_status launch(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
-/* vectors: the last dim is head_dim, of unit stride. */
+/* vectors: the last dim is head_dim, of unit stride; else numbers in fp32. */
 int tn_cpu_attn_stride(const struct tn_operand *o, int grouped, int vectors, struct attn_stride *s)
 {
     uint32_t rank = 3 + (grouped ? 1 : 0) + (vectors ? 1 : 0);
 
-    if (o->rank != rank || o->dtype != TN_F32 ||
+    if (o->rank != rank || (o->dtype != TN_F32 && !(vectors && tn_is_half(o->dtype))) ||
         (vectors && o->size[rank - 1] != 1 && o->stride[rank - 1] != 1))
         return 0;
     *s = (struct attn_stride){o->stride[0], o->stride[1], o->stride[2], grouped ? o->stride[3] : 0};
@@ -188,6 +195,9 @@ int tn_cpu_attn_prepare(const struct tn_problem *p, struct attn *a)
         p->in[4].dtype != TN_I32 || !tn_cpu_attn_stride(q, grouped, 1, &a->q) ||
         !tn_cpu_attn_stride(k, 0, 1, &a->k) || !tn_cpu_attn_stride(&p->in[2], 0, 1, &a->v))
         return 0;
+    a->dtype = q->dtype;
+    if (k->dtype != a->dtype || p->in[2].dtype != a->dtype)
+        return 0;
     a->batch = q->size[0], a->queries = q->size[1], a->heads = q->size[2], a->rep = grouped ? q->size[3] : 1;
     a->keys = k->size[1], a->d = k->size[3];
     a->wide = TN_ROUND_UP(a->d, TN_NR), a->key_rows = TN_ROUND_UP(a->keys, TN_NR);
@@ -205,7 +215,7 @@ tn_status tn_cpu_prepare_attention(const struct tn_problem *p, struct tn_kernel 
 
     if (p->accumulate || p->n_in != 5 || p->n_out != 2 || !tn_cpu_attn_prepare(p, &a) ||
         !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.o) ||
-        !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse))
+        !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse) || p->out[0].dtype != a.dtype)
         return TN_DECLINED;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);

@@ -4,41 +4,43 @@
  * the group. Queries go in blocks of 96 rows, keys in blocks of KEYS; scores exist for one such block at a
  * time, in the thread's own part of the workspace. Under causal a tile that lies wholly above the diagonal is
  * never touched, and near the diagonal no weight of 0 is multiplied with what is not seen. Masked scores are
- * set. */
+ * set. Vectors in bf16 and fp16 become floats where they are packed, and blocks of queries beside them. */
 #ifndef TENON_CPU_ATTN_H
 #define TENON_CPU_ATTN_H
 #include "cpu.h"
+#include "half.h"
 #include "tile.h"
 #include "vmath.h"
 #include <tenon/philox.h>
 
-#define ATTN_QUERIES 96                          /* a multiple of TN_MR */
-#define ATTN_KEYS 512                            /* a multiple of TN_NR */
+#define ATTN_QUERIES 96             /* a multiple of TN_MR */
+#define ATTN_KEYS 512               /* a multiple of TN_NR */
 #define ATTN_PITCH (ATTN_KEYS + 16) /* of a row of scores: off the powers of two, against set conflicts */
 
 struct attn_stride {
-    int64_t b, t, h, r;                          /* batch, position, head, member of the group */
+    int64_t b, t, h, r; /* batch, position, head, member of the group */
 };
 struct attn {
     int64_t batch, heads, rep, queries, keys, d;
-    int64_t wide;                                /* d in whole panels */
-    int64_t key_rows;                            /* keys in whole panels */
-    struct attn_stride q, k, v, o, lse;          /* backward: o is do */
+    int64_t wide;                       /* d in whole panels */
+    int64_t key_rows;                   /* keys in whole panels */
+    struct attn_stride q, k, v, o, lse; /* backward: o is do */
     struct attn_stride delta, dq, dk, dv;
-    int64_t qpos, kpos;                          /* strides */
+    int64_t qpos, kpos; /* strides */
     float scale;
     uint32_t causal, threads, accumulate;
-    int64_t scratch;                             /* floats per thread */
-    uint32_t drop, key, threshold;               /* drop: is there any */
+    uint32_t dtype;                /* of all vectors: q, k, v, o and their gradients */
+    int64_t scratch;               /* floats per thread */
+    uint32_t drop, key, threshold; /* drop: is there any */
     float kept;
     int64_t first_b, per_micro, first_h, first_r, whole_h, whole_r, block;
 };
 struct attn_run {
     const struct attn *a;
     const struct tn_launch *l;
-    const int32_t *qpos, *kpos;                  /* NULL: 0, 1, 2, ... */
+    const int32_t *qpos, *kpos; /* NULL: 0, 1, 2, ... */
 };
-struct attn_head {                               /* one query head of one item */
+struct attn_head { /* one query head of one item */
     int64_t b, h, r;
 };
 
@@ -56,26 +58,50 @@ static inline float *attn_take(float *base, int64_t *used, int64_t n)
     return part;
 }
 
+/* Element at of an operand that holds vectors. */
+static inline void *attn_vector(const struct attn *a, void *buffer, int64_t at)
+{
+    return (char *)buffer + at * tn_width(a->dtype);
+}
+
 /* Rows x[i·step + 0..d) as the right factor of a product over i: panels of TN_NR columns,
  * panel[rows][TN_NR]. */
-static inline void attn_pack_rows(const float *x, int64_t step, int64_t rows, int64_t d, float *panel)
+static inline void attn_pack_rows(const struct attn *a, void *x, int64_t step, int64_t rows, float *panel)
 {
-    for (int64_t c = 0; c < d; c += TN_NR)
+    for (int64_t c = 0; c < a->d; c += TN_NR)
         for (int64_t i = 0; i < rows; i++, panel += TN_NR) {
-            int64_t n = TN_MIN(TN_NR, d - c);
+            int64_t n = TN_MIN(TN_NR, a->d - c);
 
-            memcpy(panel, x + i * step + c, (size_t)n * sizeof *panel);
+            tn_half_load(a->dtype, attn_vector(a, x, i * step + c), 1, n, panel);
             for (int64_t k = n; k < TN_NR; k++)
                 panel[k] = 0;
         }
 }
 /* The same rows as the right factor of a product over d: rows become columns, panel[d][TN_NR]. */
-static inline void attn_pack_columns(const float *x, int64_t step, int64_t rows, int64_t d, float *panel)
+static inline void attn_pack_columns(const struct attn *a, void *x, int64_t step, int64_t rows, float *panel)
 {
-    for (int64_t i = 0; i < rows; i += TN_NR, panel += d * TN_NR)
+    for (int64_t i = 0; i < rows; i += TN_NR, panel += a->d * TN_NR)
         for (int64_t c = 0; c < TN_NR; c++)
-            for (int64_t k = 0; k < d; k++)
-                panel[k * TN_NR + c] = i + c < rows ? x[(i + c) * step + k] : 0;
+            for (int64_t k = 0, n; k < a->d; k += n) {
+                float part[64];
+
+                n = TN_MIN(64, a->d - k);
+                if (i + c < rows)
+                    tn_half_load(a->dtype, attn_vector(a, x, (i + c) * step + k), 1, n, part);
+                for (int64_t j = 0; j < n; j++)
+                    panel[(k + j) * TN_NR + c] = i + c < rows ? part[j] : 0;
+            }
+}
+/* The same rows as floats, *step apart: where they lie, or in room. */
+static inline const float *attn_floats(const struct attn *a, void *x, int64_t rows, float *room,
+                                       int64_t *step)
+{
+    if (a->dtype == TN_F32)
+        return x;
+    for (int64_t i = 0; i < rows; i++)
+        tn_half_load(a->dtype, attn_vector(a, x, i * *step), 1, a->d, room + i * a->d);
+    *step = a->d;
+    return room;
 }
 
 static inline void attn_row_pointers(const float *x, int64_t step, int64_t rows, const float **row)

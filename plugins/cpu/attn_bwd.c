@@ -6,11 +6,12 @@
 #include "attn.h"
 
 struct work {
-    float *keys, *values, *key_rows;             /* packed: as columns, as columns, as rows */
-    float *q, *go;                               /* the block of queries and of do, packed as rows */
-    float *p, *ds;                               /* [ATTN_QUERIES][ATTN_PITCH] */
-    float *dq;                                   /* [ATTN_QUERIES][wide] */
-    float *dk, *dv;                              /* [keys][wide] */
+    float *keys, *values, *key_rows; /* packed: as columns, as columns, as rows */
+    float *q, *go;                   /* the block of queries and of do, packed as rows */
+    float *q_floats, *go_floats;     /* the same as they lie, if they are not floats */
+    float *p, *ds;                   /* [ATTN_QUERIES][ATTN_PITCH] */
+    float *dq;                       /* [ATTN_QUERIES][wide] */
+    float *dk, *dv;                  /* [keys][wide] */
 };
 
 /* Its parts in the floats from base on; how many they are. */
@@ -28,6 +29,8 @@ static int64_t lay_out(const struct attn *a, float *base, struct work *w)
     w->dq = attn_take(base, &n, ATTN_QUERIES * a->wide);
     w->dk = attn_take(base, &n, a->keys * a->wide);
     w->dv = attn_take(base, &n, a->keys * a->wide);
+    w->q_floats = attn_take(base, &n, a->dtype == TN_F32 ? 0 : ATTN_QUERIES * a->d);
+    w->go_floats = attn_take(base, &n, a->dtype == TN_F32 ? 0 : ATTN_QUERIES * a->d);
     return n;
 }
 
@@ -112,28 +115,45 @@ static void apply_transposed(const struct attn *a, const float *p, int64_t t0, i
     }
 }
 
-static void put(float *y, const float *x, int64_t n, int add)
+/* x is a vector of the workspace, with nothing needed of it afterwards. */
+static void put(const struct attn *a, void *to, float *x, int add)
 {
-    for (int64_t c = 0; c < n; c++)
-        y[c] = add ? y[c] + x[c] : x[c];
+    float *y = to;
+
+    if (a->dtype == TN_F32) {
+        for (int64_t c = 0; c < a->d; c++)
+            y[c] = add ? y[c] + x[c] : x[c];
+        return;
+    }
+    for (int64_t c = 0, n; c < a->d && add; c += n) {
+        float old[64];
+
+        n = TN_MIN(64, a->d - c);
+        tn_half_load(a->dtype, attn_vector(a, to, c), 1, n, old);
+        for (int64_t i = 0; i < n; i++)
+            x[c + i] += old[i];
+    }
+    tn_half_store(a->dtype, x, 1, a->d, to);
 }
 
 static void query_block(const struct attn_run *r, const struct attn_head *at, const struct work *w,
                         int64_t t0, int64_t rows)
 {
     const struct attn *a = r->a;
-    const float *q = (const float *)r->l->buffer[0] + attn_at(&a->q, at, t0);
-    const float *go = (const float *)r->l->buffer[7] + attn_at(&a->o, at, t0);
-    int64_t last = attn_seen(a, t0 + rows - 1, 0, a->keys);
+    void *q_low = attn_vector(a, r->l->buffer[0], attn_at(&a->q, at, t0));
+    void *go_low = attn_vector(a, r->l->buffer[7], attn_at(&a->o, at, t0));
+    int64_t last = attn_seen(a, t0 + rows - 1, 0, a->keys), q_step = a->q.t, go_step = a->o.t;
+    const float *q = attn_floats(a, q_low, rows, w->q_floats, &q_step);
+    const float *go = attn_floats(a, go_low, rows, w->go_floats, &go_step);
 
-    attn_pack_rows(q, a->q.t, rows, a->d, w->q);
-    attn_pack_rows(go, a->o.t, rows, a->d, w->go);
+    attn_pack_rows(a, q_low, a->q.t, rows, w->q);
+    attn_pack_rows(a, go_low, a->o.t, rows, w->go);
     memset(w->dq, 0, (size_t)(rows * a->wide) * sizeof *w->dq);
     for (int64_t k0 = 0; k0 < last; k0 += ATTN_KEYS) {
         int64_t n = TN_MIN(ATTN_KEYS, last - k0);
 
-        attn_scores(a, q, a->q.t, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
-        attn_scores(a, go, a->o.t, t0, rows, k0, n, w->values + k0 * a->d, w->ds);
+        attn_scores(a, q, q_step, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
+        attn_scores(a, go, go_step, t0, rows, k0, n, w->values + k0 * a->d, w->ds);
         for (int64_t i = 0; i < rows; i++)
             row(r, at, w, i, t0 + i, k0, n);
         attn_apply(a, w->ds, t0, rows, k0, n, w->key_rows + k0 * TN_NR, a->keys, w->dq);
@@ -141,7 +161,7 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
         apply_transposed(a, w->p, t0, rows, k0, n, w->go, w->dv + k0 * a->wide);
     }
     for (int64_t i = 0; i < rows; i++)
-        put((float *)r->l->buffer[8] + attn_at(&a->dq, at, t0 + i), w->dq + i * a->wide, a->d,
+        put(a, attn_vector(a, r->l->buffer[8], attn_at(&a->dq, at, t0 + i)), w->dq + i * a->wide,
             a->accumulate & 1);
 }
 
@@ -150,14 +170,13 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
     const struct attn_run *r = arg;
     const struct attn *a = r->a;
     struct attn_head at = {item / a->heads, item % a->heads, 0};
-    const float *k = (const float *)r->l->buffer[1] + attn_at(&a->k, &at, 0);
+    void *k = attn_vector(a, r->l->buffer[1], attn_at(&a->k, &at, 0));
     struct work w;
 
     lay_out(a, (float *)r->l->workspace + slot * a->scratch, &w);
-    attn_pack_columns(k, a->k.t, a->keys, a->d, w.keys);
-    attn_pack_columns((const float *)r->l->buffer[2] + attn_at(&a->v, &at, 0), a->v.t, a->keys, a->d,
-                      w.values);
-    attn_pack_rows(k, a->k.t, a->keys, a->d, w.key_rows);
+    attn_pack_columns(a, k, a->k.t, a->keys, w.keys);
+    attn_pack_columns(a, attn_vector(a, r->l->buffer[2], attn_at(&a->v, &at, 0)), a->v.t, a->keys, w.values);
+    attn_pack_rows(a, k, a->k.t, a->keys, w.key_rows);
     memset(w.dk, 0, (size_t)(a->keys * a->wide) * sizeof *w.dk);
     memset(w.dv, 0, (size_t)(a->keys * a->wide) * sizeof *w.dv);
     for (; at.r < a->rep; at.r++)
@@ -165,8 +184,10 @@ static void run_item(void *arg, uint32_t slot, int64_t item)
             query_block(r, &at, &w, t0, TN_MIN(ATTN_QUERIES, a->queries - t0));
     at.r = 0;
     for (int64_t s = 0; s < a->keys; s++) {
-        put((float *)r->l->buffer[9] + attn_at(&a->dk, &at, s), w.dk + s * a->wide, a->d, a->accumulate & 2);
-        put((float *)r->l->buffer[10] + attn_at(&a->dv, &at, s), w.dv + s * a->wide, a->d, a->accumulate & 4);
+        put(a, attn_vector(a, r->l->buffer[9], attn_at(&a->dk, &at, s)), w.dk + s * a->wide,
+            a->accumulate & 2);
+        put(a, attn_vector(a, r->l->buffer[10], attn_at(&a->dv, &at, s)), w.dv + s * a->wide,
+            a->accumulate & 4);
     }
 }
 
@@ -192,7 +213,8 @@ tn_status tn_cpu_prepare_attn_bwd(const struct tn_problem *p, struct tn_kernel *
         !tn_cpu_attn_stride(&p->in[6], grouped, 0, &a.delta) ||
         !tn_cpu_attn_stride(&p->in[7], grouped, 1, &a.o) ||
         !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.dq) || !tn_cpu_attn_stride(&p->out[1], 0, 1, &a.dk) ||
-        !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv))
+        !tn_cpu_attn_stride(&p->out[2], 0, 1, &a.dv) || p->in[7].dtype != a.dtype ||
+        p->out[0].dtype != a.dtype || p->out[1].dtype != a.dtype || p->out[2].dtype != a.dtype)
         return TN_DECLINED;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);

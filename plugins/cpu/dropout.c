@@ -6,8 +6,8 @@
 #include "cpu.h"
 #include "half.h"
 
-#define LANES 32                                 /* blocks of four numbers drawn side by side */
-#define RUN 1024                                 /* elements at a time */
+#define LANES 32 /* blocks of four numbers drawn side by side */
+#define RUN 1024 /* elements at a time */
 
 /* word[w][i]: number w of block first + i. */
 static void draw(uint64_t seed, uint32_t key, uint32_t step, uint64_t first, uint32_t (*word)[LANES])
@@ -49,7 +49,7 @@ struct dropout {
     int32_t micro_dim;
     float scale;
     int64_t size[TN_MAX_RANK], whole[TN_MAX_RANK], origin[TN_MAX_RANK];
-    int64_t x[TN_MAX_RANK], y[TN_MAX_RANK];      /* strides */
+    int64_t x[TN_MAX_RANK], y[TN_MAX_RANK]; /* strides */
 };
 struct run {
     const struct dropout *d;
@@ -124,7 +124,8 @@ tn_status tn_cpu_prepare_dropout(const struct tn_problem *p, struct tn_kernel *o
     d.micro_dim = (int32_t)tn_problem_int(p, "micro_dim", -1);
     d.threshold = tn_dropout_threshold(rate), d.scale = (float)(1.0 / (1.0 - rate));
     d.dtype = x->dtype;
-    if ((d.dtype != TN_F32 && !tn_is_half(d.dtype)) || y->dtype != d.dtype || p->accumulate || !x->rank || x->rank != y->rank || x->rank > TN_MAX_RANK)
+    if ((d.dtype != TN_F32 && !tn_is_half(d.dtype)) || y->dtype != d.dtype || p->accumulate || !x->rank ||
+        x->rank != y->rank || x->rank > TN_MAX_RANK)
         return TN_DECLINED;
     for (uint32_t k = 0; k < x->rank; k++) {
         if (x->index && x->index[k])

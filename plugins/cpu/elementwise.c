@@ -5,15 +5,15 @@
 #include "cpu.h"
 #include "half.h"
 
-#define PIECE 32768                              /* elements that are worth a thread's while */
+#define PIECE 32768 /* elements that are worth a thread's while */
 
 struct elementwise {
     struct tn_cpu_program *program;
     struct tn_nest outer;
-    int64_t rows, cols;                          /* of one rectangle */
+    int64_t rows, cols; /* of one rectangle */
     int64_t row[TN_MAX_OPERANDS], col[TN_MAX_OPERANDS];
     uint32_t dtype[TN_MAX_OPERANDS];
-    int64_t pieces;                              /* per row; more than one only if rows are long */
+    int64_t pieces; /* per row; more than one only if rows are long */
 };
 struct run {
     const struct elementwise *e;
@@ -103,7 +103,8 @@ tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_pr
             return TN_DECLINED;
     for (uint32_t i = 0; i < p->n_in + p->n_out; i++) {
         plan.dtype[i] = i < p->n_in ? p->in[i].dtype : p->out[i - p->n_in].dtype;
-        if (plan.dtype[i] != TN_F32 && !tn_is_half(plan.dtype[i]) && (plan.dtype[i] != TN_I32 || i >= p->n_in))
+        if (plan.dtype[i] != TN_F32 && !tn_is_half(plan.dtype[i]) &&
+            (plan.dtype[i] != TN_I32 || i >= p->n_in))
             return TN_DECLINED;
     }
     tn_nest_simplify(&plan.outer, p->n_in);

@@ -5,19 +5,21 @@
  * double. A row that nobody asked for is cleared, or left alone under accumulate. The table may be a part of
  * a larger one from row `first` on; an index outside of the part, or below 0, is nobody's. */
 #include "cpu.h"
+#include "half.h"
 
 #define CHUNK 512
 
 struct embed {
     int64_t places, rows, c, first;
-    int64_t table_step, i_step, step;            /* between rows of the table, indices, rows of y or dy */
+    int64_t table_step, i_step, step; /* between rows of the table, indices, rows of y or dy */
     uint32_t accumulate;
+    uint32_t dtype; /* of rows, and of w; dw is fp32 */
 };
 struct run {
     const struct embed *e;
-    float *table, *rows;                         /* w and y, or dw and dy */
+    void *table, *rows; /* w and y, or dw and dy */
     const int32_t *index;
-    int32_t *start, *place;                      /* places of row r: place[start[r]..start[r + 1]) */
+    int32_t *start, *place; /* places of row r: place[start[r]..start[r + 1]) */
 };
 
 /* The row of the part for place i, or -1. */
@@ -31,16 +33,17 @@ static int64_t local_row(const struct run *r, int64_t i)
 static void copy_rows(void *arg, int64_t lo, int64_t hi)
 {
     const struct run *r = arg;
-    size_t bytes = (size_t)r->e->c * sizeof(float);
+    int64_t width = tn_width(r->e->dtype);
+    size_t bytes = (size_t)(r->e->c * width);
 
     for (int64_t i = lo; i < hi; i++) {
         int64_t row = local_row(r, i);
-        float *y = r->rows + i * r->e->step;
+        char *y = (char *)r->rows + i * r->e->step * width;
 
         if (row < 0)
             memset(y, 0, bytes);
         else
-            memcpy(y, r->table + row * r->e->table_step, bytes);
+            memcpy(y, (const char *)r->table + row * r->e->table_step * width, bytes);
     }
 }
 
@@ -72,8 +75,13 @@ static void add_places(const struct run *r, int64_t row, float *dw)
         double sum[CHUNK] = {0};
 
         for (int32_t k = r->start[row]; k < r->start[row + 1]; k++) {
-            const float *dy = r->rows + r->place[k] * r->e->step + at;
+            const char *from =
+                (const char *)r->rows + (r->place[k] * r->e->step + at) * tn_width(r->e->dtype);
+            const float *dy = (const float *)(const void *)from;
+            float copy[CHUNK];
 
+            if (r->e->dtype != TN_F32)
+                tn_half_load(r->e->dtype, from, 1, n, copy), dy = copy;
             for (int64_t c = 0; c < n; c++)
                 sum[c] += (double)dy[c];
         }
@@ -87,7 +95,7 @@ static void gather_rows(void *arg, int64_t lo, int64_t hi)
     const struct run *r = arg;
 
     for (int64_t row = lo; row < hi; row++) {
-        float *dw = r->table + row * r->e->table_step;
+        float *dw = (float *)r->table + row * r->e->table_step;
 
         if (r->start[row] != r->start[row + 1])
             add_places(r, row, dw);
@@ -117,7 +125,8 @@ static tn_status launch_backward(void *state, const struct tn_launch *l)
 static tn_status prepare(const struct tn_operand *table, const struct tn_operand *index,
                          const struct tn_operand *rows, struct embed *e)
 {
-    if (table->dtype != TN_F32 || index->dtype != TN_I32 || rows->dtype != TN_F32 || !table->rank ||
+    e->dtype = rows->dtype;
+    if ((e->dtype != TN_F32 && !tn_is_half(e->dtype)) || index->dtype != TN_I32 || !table->rank ||
         (table->index && table->index[0]))
         return TN_DECLINED;
     e->places = tn_count(index), e->rows = table->size[0], e->first = table->origin[0];
@@ -132,7 +141,7 @@ tn_status tn_cpu_prepare_embed(const struct tn_problem *p, struct tn_kernel *out
 {
     struct embed e = {0};
 
-    if (p->accumulate || prepare(&p->in[0], &p->in[1], &p->out[0], &e))
+    if (p->accumulate || p->in[0].dtype != p->out[0].dtype || prepare(&p->in[0], &p->in[1], &p->out[0], &e))
         return TN_DECLINED;
     out->launch = launch_forward;
     return tn_keep(out, &e, sizeof e, p->op);
@@ -141,7 +150,7 @@ tn_status tn_cpu_prepare_embed_bwd(const struct tn_problem *p, struct tn_kernel 
 {
     struct embed e = {.accumulate = p->accumulate & 1};
 
-    if (prepare(&p->out[0], &p->in[1], &p->in[0], &e))
+    if (p->out[0].dtype != TN_F32 || prepare(&p->out[0], &p->in[1], &p->in[0], &e))
         return TN_DECLINED;
     out->launch = launch_backward;
     out->workspace = (uint64_t)(e.rows + 2 + e.places) * sizeof(int32_t);

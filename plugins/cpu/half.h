@@ -79,14 +79,16 @@ __attribute__((unused)) static void tn_store_f16(const float *x, int64_t n, uint
 
 #ifdef __F16C__
     for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
+        _mm_storeu_si128((__m128i *)(y + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT));
 #endif
     for (; i < n; i++)
         y[i] = tn_to_f16(x[i]);
 }
 
 /* y[i] = x[i·step], n of them; x is of this dtype: bf16, fp16 or fp32. */
-__attribute__((unused)) static void tn_half_load(uint32_t dtype, const void *from, int64_t step, int64_t n, float *y)
+__attribute__((unused)) static void tn_half_load(uint32_t dtype, const void *from, int64_t step, int64_t n,
+                                                 float *y)
 {
     const uint16_t *x = from;
     const float *f = from;
@@ -109,7 +111,8 @@ __attribute__((unused)) static void tn_half_load(uint32_t dtype, const void *fro
             y[i] = tn_from_f16(x[i * step]);
 }
 /* y[i·step] = x[i], y of this dtype. */
-__attribute__((unused)) static void tn_half_store(uint32_t dtype, const float *x, int64_t step, int64_t n, void *to)
+__attribute__((unused)) static void tn_half_store(uint32_t dtype, const float *x, int64_t step, int64_t n,
+                                                  void *to)
 {
     uint16_t *y = to;
     float *f = to;

@@ -3,24 +3,33 @@
  * A chunk of rows at a time: logits = x·wᵀ into the workspace, there the statistics, or in backward the
  * gradient by the logits and from it dx and the chunk's share of dw. Chunks are as long as 13 M logits allow,
  * from 64 to 1024 rows: the longer, the fewer passes over w and dw. w may be a part of the vocabulary from
- * entry `first` on. */
+ * entry `first` on. Where x or w is bf16 or fp16, the rows of a chunk and a panel of w at a time are copied
+ * in fp32. */
 #include "cpu.h"
+#include "half.h"
 #include "softmax.h"
 
-#define LOGITS 13000000                          /* floats of the workspace, about */
+#define LOGITS 13000000 /* floats of the workspace, about */
+#define PANEL (1 << 20) /* floats of a panel of w, about */
 
 struct head {
     int64_t rows, c, v, chunk, first;
-    int64_t x, w, index, lse, dlse, dz, dx, dw;  /* steps between rows */
+    int64_t x, w, index, lse, dlse, dz, dx, dw; /* steps between rows */
     int64_t z;
-    uint32_t accumulate;                         /* bit 0 dx, bit 1 dw */
+    int64_t panel;           /* entries of w at a time: all of them if it is fp32 */
+    uint32_t accumulate;     /* bit 0 dx, bit 1 dw */
+    uint32_t x_type, w_type; /* dx is as x */
+};
+/* Parts of the workspace; those behind the logits only where something is not fp32. */
+struct work {
+    float *logits, *x, *dx, *panel;
 };
 struct run {
     const struct head *h;
     const int32_t *index;
     const float *dlse, *dz;
     float *logits, *lse, *z;
-    int64_t row;                                 /* first row of the chunk */
+    int64_t row; /* first row of the chunk */
 };
 
 static void statistics(void *arg, int64_t lo, int64_t hi)
@@ -53,11 +62,96 @@ static void gradient(void *arg, int64_t lo, int64_t hi)
     }
 }
 
-static void make_logits(const struct head *h, const float *x, const float *w, int64_t rows, float *logits)
-{
-    struct tn_cpu_gemm g = {.m = rows, .n = h->v, .k = h->c, .lda = h->x, .ldb = h->w, .bt = 1, .ldc = h->v};
+/* --- copies in fp32 */
+struct rows { /* of width c */
+    uint32_t dtype;
+    int64_t c, step; /* step: between the low ones */
+    char *low;
+    float *wide;
+    int back;
+};
 
-    tn_cpu_gemm_run(&g, x, w, logits, 0.0f);
+static void copy_rows(void *arg, int64_t lo, int64_t hi)
+{
+    const struct rows *r = arg;
+
+    for (int64_t i = lo; i < hi; i++)
+        if (r->back)
+            tn_half_store(r->dtype, r->wide + i * r->c, 1, r->c, r->low + 2 * i * r->step);
+        else
+            tn_half_load(r->dtype, r->low + 2 * i * r->step, 1, r->c, r->wide + i * r->c);
+}
+
+static void copy(const struct rows *r, int64_t n)
+{
+    tn_host->parallel(n, TN_MAX(1, 32768 / r->c), copy_rows, (void *)(uintptr_t)r);
+}
+
+/* Rows first.. of x or dx as floats, their distance in *ld: in place, or in room. load 0: they will be
+ * written. */
+static float *as_floats(const struct head *h, void *x, int64_t step, int64_t first, int64_t n, int load,
+                        float *room, int64_t *ld)
+{
+    struct rows r = {h->x_type, h->c, step, (char *)x + 2 * first * step, room, 0};
+
+    *ld = h->c;
+    if (h->x_type == TN_F32) {
+        *ld = step;
+        return (float *)x + first * step;
+    }
+    if (load)
+        copy(&r, n);
+    return room;
+}
+
+/* Entries v0.. of w. */
+static const float *panel_of(const struct head *h, void *w, int64_t v0, int64_t n, float *room, int64_t *ld)
+{
+    struct rows r = {h->w_type, h->c, h->w, (char *)w + 2 * v0 * h->w, room, 0};
+
+    *ld = h->c;
+    if (h->w_type == TN_F32) {
+        *ld = h->w;
+        return (const float *)w + v0 * h->w;
+    }
+    copy(&r, n);
+    return room;
+}
+
+static void make_logits(const struct head *h, const float *x, int64_t ldx, void *w, int64_t rows,
+                        const struct work *k)
+{
+    for (int64_t v0 = 0; v0 < h->v; v0 += h->panel) {
+        int64_t n = TN_MIN(h->panel, h->v - v0), ld;
+        const float *panel = panel_of(h, w, v0, n, k->panel, &ld);
+        struct tn_cpu_gemm g = {.m = rows, .n = n, .k = h->c, .lda = ldx, .ldb = ld, .bt = 1, .ldc = h->v};
+
+        tn_cpu_gemm_run(&g, x, panel, k->logits + v0, 0.0f);
+    }
+}
+
+/* dx = (or +=) dlogits·w */
+static void make_dx(const struct head *h, void *w, int64_t rows, const struct work *k, float *dx,
+                    int64_t ld_dx)
+{
+    for (int64_t v0 = 0; v0 < h->v; v0 += h->panel) {
+        int64_t n = TN_MIN(h->panel, h->v - v0), ld;
+        const float *panel = panel_of(h, w, v0, n, k->panel, &ld);
+        struct tn_cpu_gemm g = {.m = rows, .n = h->c, .k = n, .lda = h->v, .ldb = ld, .ldc = ld_dx};
+
+        tn_cpu_gemm_run(&g, k->logits + v0, panel, dx, v0 || h->accumulate & 1 ? 1.0f : 0.0f);
+    }
+}
+
+/* In the floats from base on; how many they are. */
+static int64_t lay_out(const struct head *h, float *base, struct work *k)
+{
+    int64_t low = h->x_type == TN_F32 ? 0 : TN_ROUND_UP(h->chunk * h->c, 16),
+            n = TN_ROUND_UP(h->chunk * h->v, 16);
+
+    if (base)
+        *k = (struct work){base, base + n, base + n + low, base + n + 2 * low};
+    return n + 2 * low + (h->w_type == TN_F32 ? 0 : h->panel * h->c);
 }
 
 static tn_status launch_forward(void *state, const struct tn_launch *l)
@@ -65,11 +159,14 @@ static tn_status launch_forward(void *state, const struct tn_launch *l)
     const struct head *h = state;
     struct run r = {
         .h = h, .index = l->buffer[2], .logits = l->workspace, .lse = l->buffer[3], .z = l->buffer[4]};
+    struct work k;
 
+    lay_out(h, l->workspace, &k);
     for (r.row = 0; r.row < h->rows; r.row += h->chunk) {
-        int64_t n = TN_MIN(h->chunk, h->rows - r.row);
+        int64_t n = TN_MIN(h->chunk, h->rows - r.row), ldx;
+        const float *x = as_floats(h, l->buffer[0], h->x, r.row, n, 1, k.x, &ldx);
 
-        make_logits(h, (const float *)l->buffer[0] + r.row * h->x, l->buffer[1], n, r.logits);
+        make_logits(h, x, ldx, l->buffer[1], n, &k);
         tn_host->parallel(n, TN_MAX(1, 8192 / h->v), statistics, &r);
     }
     return TN_OK;
@@ -78,8 +175,7 @@ static tn_status launch_forward(void *state, const struct tn_launch *l)
 static tn_status launch_backward(void *state, const struct tn_launch *l)
 {
     const struct head *h = state;
-    const float *w = l->buffer[1];
-    float *dx = l->buffer[6], *dw = l->buffer[7];
+    struct work k;
     struct run r = {.h = h,
                     .index = l->buffer[2],
                     .dlse = l->buffer[4],
@@ -87,17 +183,20 @@ static tn_status launch_backward(void *state, const struct tn_launch *l)
                     .logits = l->workspace,
                     .lse = l->buffer[3]};
 
+    lay_out(h, l->workspace, &k);
     for (r.row = 0; r.row < h->rows; r.row += h->chunk) {
-        int64_t n = TN_MIN(h->chunk, h->rows - r.row);
-        const float *x = (const float *)l->buffer[0] + r.row * h->x;
-        struct tn_cpu_gemm by_x = {.m = n, .n = h->c, .k = h->v, .lda = h->v, .ldb = h->w, .ldc = h->dx};
+        int64_t n = TN_MIN(h->chunk, h->rows - r.row), ldx, ld_dx;
+        const float *x = as_floats(h, l->buffer[0], h->x, r.row, n, 1, k.x, &ldx);
+        float *dx = as_floats(h, l->buffer[6], h->dx, r.row, n, h->accumulate & 1, k.dx, &ld_dx);
         struct tn_cpu_gemm by_w = {
-            .m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = h->x, .ldc = h->dw};
+            .m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = ldx, .ldc = h->dw};
 
-        make_logits(h, x, w, n, r.logits);
+        make_logits(h, x, ldx, l->buffer[1], n, &k);
         tn_host->parallel(n, TN_MAX(1, 8192 / h->v), gradient, &r);
-        tn_cpu_gemm_run(&by_x, r.logits, w, dx + r.row * h->dx, h->accumulate & 1 ? 1.0f : 0.0f);
-        tn_cpu_gemm_run(&by_w, r.logits, x, dw, r.row || h->accumulate & 2 ? 1.0f : 0.0f);
+        make_dx(h, l->buffer[1], n, &k, dx, ld_dx);
+        if (h->x_type != TN_F32)
+            copy(&(struct rows){h->x_type, h->c, h->dx, (char *)l->buffer[6] + 2 * r.row * h->dx, dx, 1}, n);
+        tn_cpu_gemm_run(&by_w, r.logits, x, l->buffer[7], r.row || h->accumulate & 2 ? 1.0f : 0.0f);
     }
     return TN_OK;
 }
@@ -107,13 +206,21 @@ static int prepare(const struct tn_problem *p, struct head *h)
 {
     const struct tn_operand *x = &p->in[0], *w = &p->in[1];
 
-    for (uint32_t i = 0; i < p->n_in + p->n_out; i++)
-        if ((i < p->n_in ? p->in[i] : p->out[i - p->n_in]).dtype != (i == 2 ? TN_I32 : TN_F32))
+    h->x_type = x->dtype, h->w_type = w->dtype;
+    if ((h->x_type != TN_F32 && !tn_is_half(h->x_type)) || (h->w_type != TN_F32 && !tn_is_half(h->w_type)) ||
+        p->in[2].dtype != TN_I32)
+        return 0;
+    for (uint32_t i = 3; i < p->n_in; i++)
+        if (p->in[i].dtype != TN_F32)
+            return 0;
+    for (uint32_t i = 0; i < p->n_out; i++)
+        if (p->out[i].dtype != (i == 0 && p->n_in > 3 ? h->x_type : TN_F32))
             return 0;
     if (!x->rank || w->rank != 2 || (w->index && w->index[0]))
         return 0;
     h->c = w->size[1], h->v = w->size[0], h->rows = tn_count(x) / h->c, h->first = w->origin[0];
     h->chunk = TN_MIN(h->rows, TN_MIN(1024, TN_MAX(64, LOGITS / h->v / 64 * 64)));
+    h->panel = h->w_type == TN_F32 ? h->v : TN_MIN(h->v, TN_MAX(64, PANEL / h->c));
     return tn_operand_rows(x, 1, &h->x) && tn_operand_rows(w, 1, &h->w) &&
            tn_operand_rows(&p->in[2], 0, &h->index) && h->x >= h->c && h->w >= h->c && h->rows <= INT32_MAX &&
            h->v <= INT32_MAX;
@@ -122,22 +229,24 @@ static int prepare(const struct tn_problem *p, struct head *h)
 tn_status tn_cpu_prepare_head(const struct tn_problem *p, struct tn_kernel *out)
 {
     struct head h = {0};
+    struct work k;
 
     if (p->accumulate || p->n_in != 3 || p->n_out != 2 || !prepare(p, &h) ||
         !tn_operand_rows(&p->out[0], 0, &h.lse) || !tn_operand_rows(&p->out[1], 0, &h.z))
         return TN_DECLINED;
-    out->launch = launch_forward, out->workspace = (uint64_t)(h.chunk * h.v) * sizeof(float);
+    out->launch = launch_forward, out->workspace = (uint64_t)lay_out(&h, NULL, &k) * sizeof(float);
     return tn_keep(out, &h, sizeof h, p->op);
 }
 tn_status tn_cpu_prepare_head_bwd(const struct tn_problem *p, struct tn_kernel *out)
 {
     struct head h = {.accumulate = p->accumulate};
+    struct work k;
 
     if (p->n_in != 6 || p->n_out != 2 || !prepare(p, &h) || !tn_operand_rows(&p->in[3], 0, &h.lse) ||
         !tn_operand_rows(&p->in[4], 0, &h.dlse) || !tn_operand_rows(&p->in[5], 0, &h.dz) ||
         !tn_operand_rows(&p->out[0], 1, &h.dx) || !tn_operand_rows(&p->out[1], 1, &h.dw) || h.dx < h.c ||
         h.dw < h.c)
         return TN_DECLINED;
-    out->launch = launch_backward, out->workspace = (uint64_t)(h.chunk * h.v) * sizeof(float);
+    out->launch = launch_backward, out->workspace = (uint64_t)lay_out(&h, NULL, &k) * sizeof(float);
     return tn_keep(out, &h, sizeof h, p->op);
 }

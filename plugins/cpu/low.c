@@ -12,19 +12,19 @@
 
 #define OPERANDS 24
 #define GRAIN 32768
-#define SLAB (1 << 19)                           /* floats of copies in a slab, about */
-#define UNIT 96                                  /* turns of the loop: a multiple for matrix products */
+#define SLAB (1 << 19) /* floats of copies in a slab, about */
+#define UNIT 96        /* turns of the loop: a multiple for matrix products */
 #define NO_LOOP UINT32_MAX
 
-struct part {                                    /* an operand; dims from the outermost in memory on */
-    uint32_t dtype, rank;                        /* dtype 0: no copy */
+struct part {             /* an operand; dims from the outermost in memory on */
+    uint32_t dtype, rank; /* dtype 0: no copy */
     int64_t size[TN_NEST_LOOPS], stride[TN_NEST_LOOPS];
-    int64_t count, inner, at;                    /* inner: elements of a row; at: floats into the workspace */
-    int64_t step;                                /* elements from slab to slab; 0: it is the same in all */
+    int64_t count, inner, at; /* inner: elements of a row; at: floats into the workspace */
+    int64_t step;             /* elements from slab to slab; 0: it is the same in all */
 };
-struct shape {                                   /* of a slab: all but the last have one, the last has another */
+struct shape { /* of a slab: all but the last have one, the last has another */
     struct part part[OPERANDS];
-    struct tn_kernel kernel[2];                  /* of the first slab; of later ones that add */
+    struct tn_kernel kernel[2]; /* of the first slab; of later ones that add */
 };
 struct low {
     uint32_t n, n_in, accumulate;
@@ -80,7 +80,8 @@ static void copy(const struct part *p, void *low, float *wide, int back)
         tn_host->parallel(p->count / p->inner, TN_MAX(1, GRAIN / p->inner), copy_rows, &r);
 }
 
-/* Is operand i copied now, in this direction? Those that are the same in all slabs at the begin and the end. */
+/* Is operand i copied now, in this direction? Those that are the same in all slabs at the begin and the end.
+ */
 static int is_due(const struct low *w, const struct part *p, uint32_t i, int64_t slab, int back)
 {
     int writes = i >= w->n_in, adds = writes && w->accumulate >> (i - w->n_in) & 1;
@@ -155,13 +156,15 @@ static int is_unread(const struct tn_problem *p, uint32_t i)
     return (!strcmp(p->op, "embed_bwd") && i == 2) || (!strcmp(p->op, "expand") && i == 1);
 }
 
-/* The dims of the operand, or the loops that move in it, in the order of memory. 0 if two elements share a place. */
+/* The dims of the operand, or the loops that move in it, in the order of memory. 0 if two elements share a
+ * place. */
 static int describe(const struct tn_operand *o, const struct tn_problem *p, uint32_t i, struct part *part)
 {
     uint32_t n = p->loop ? p->n_loop : o->rank;
 
     for (uint32_t d = 0; d < n; d++) {
-        int64_t size = p->loop ? p->loop[d].size : o->size[d], stride = p->loop ? p->loop[d].stride[i] : o->stride[d];
+        int64_t size = p->loop ? p->loop[d].size : o->size[d],
+                stride = p->loop ? p->loop[d].stride[i] : o->stride[d];
         uint32_t k = part->rank;
 
         if (size == 1 || (p->loop && !stride))
@@ -173,7 +176,8 @@ static int describe(const struct tn_operand *o, const struct tn_problem *p, uint
     }
     part->count = 1;
     for (uint32_t k = part->rank; k-- > 0; part->count *= part->size[k])
-        if (part->stride[k] < 1 || (k + 1 < part->rank && part->stride[k] < part->stride[k + 1] * part->size[k + 1]))
+        if (part->stride[k] < 1 ||
+            (k + 1 < part->rank && part->stride[k] < part->stride[k + 1] * part->size[k + 1]))
             return 0;
     return 1;
 }
@@ -246,8 +250,8 @@ static void count_floats(const struct tn_problem *p, uint32_t loop, int64_t *who
     }
 }
 
-/* The loop to cut, and how many of its turns make a slab. Only products and sums may be cut where they reduce, and
- * not if an epilogue needs the whole sum. */
+/* The loop to cut, and how many of its turns make a slab. Only products and sums may be cut where they
+ * reduce, and not if an epilogue needs the whole sum. */
 static uint32_t choose_loop(const struct tn_problem *p, int64_t *slab)
 {
     uint32_t best = NO_LOOP, n_out = p->n_loop - p->n_reduced;
@@ -272,8 +276,8 @@ static uint32_t choose_loop(const struct tn_problem *p, int64_t *slab)
 }
 
 /* The kernels for slabs of so many turns. later: some of them are not the first. */
-static tn_status make_shape(tn_cpu_prepare_fn *inner, const struct tn_problem *p, uint32_t loop, int64_t slab, int64_t step,
-                            int later, struct shape *out)
+static tn_status make_shape(tn_cpu_prepare_fn *inner, const struct tn_problem *p, uint32_t loop, int64_t slab,
+                            int64_t step, int later, struct shape *out)
 {
     uint32_t n = p->n_in + p->n_out, reduces = loop != NO_LOOP && loop >= p->n_loop - p->n_reduced;
     struct problem q = {.p = *p};

@@ -2,30 +2,30 @@
  *
  * Each instruction is one loop over a block that the compiler vectorises; registers live in a few slots that
  * stay in the first-level cache, shared by registers whose lifetimes do not overlap. Inputs that lie flat are
- * read where they are, others (broadcast, strided, int32, bf16, fp16) are gathered into a slot; constants and uniforms
- * fill theirs once per call. So AdamW costs about what its memory traffic costs, and nothing needs a special
- * case. Invariant: results are stored after every instruction of the block has run, or by the last
+ * read where they are, others (broadcast, strided, int32, bf16, fp16) are gathered into a slot; constants and
+ * uniforms fill theirs once per call. So AdamW costs about what its memory traffic costs, and nothing needs a
+ * special case. Invariant: results are stored after every instruction of the block has run, or by the last
  * instruction itself, so an output may be the very buffer of an input. */
 #include "cpu.h"
 #include "half.h"
 #include "vmath.h"
 
-#define POOL 12288                               /* floats on the stack for all slots: 48 KiB */
+#define POOL 12288 /* floats on the stack for all slots: 48 KiB */
 #define BLOCK 512
 #define BLOCK_MIN 64
 #define MAX_INSTR 256
 #define OP_CUBE (TN_E_SELECT + 1)
 
 struct step {
-    uint16_t op, slot, a, b, c;                  /* a, b, c: slots; an input's number; a value's index */
-    uint16_t reads;                              /* how many of a, b, c are slots */
+    uint16_t op, slot, a, b, c; /* a, b, c: slots; an input's number; a value's index */
+    uint16_t reads;             /* how many of a, b, c are slots */
 };
 struct tn_cpu_program {
     uint32_t n, n_in, n_out, n_fixed, n_slot, block;
     uint32_t accumulate;
-    uint32_t direct;                             /* the last step may write output 0 in place */
+    uint32_t direct; /* the last step may write output 0 in place */
     uint32_t n_constant;
-    uint16_t result[TN_MAX_OPERANDS];            /* slots */
+    uint16_t result[TN_MAX_OPERANDS]; /* slots */
     float constant[MAX_INSTR];
     struct step step[MAX_INSTR];
 };
@@ -79,7 +79,7 @@ static int assign_slots(struct tn_cpu_program *p, const struct tn_program *e)
             r[k] = slot_of[reg];
             if (last[reg] == i && !is_fixed(&p->step[reg])) {
                 spare[n_spare++] = slot_of[reg];
-                last[reg] = 0;                   /* given back once, though read twice here */
+                last[reg] = 0; /* given back once, though read twice here */
             }
         }
         s->slot = slot_of[i] = !is_fixed(s) && n_spare ? spare[--n_spare] : (uint16_t)p->n_slot++;

@@ -1,7 +1,8 @@
-/* session_kit.h - for tests of whole updates: a session over the plugins that were just built, and a text to learn.
+/* session_kit.h - for tests of whole updates: a session over the plugins that were just built, and a text to
+ * learn.
  *
- * The text is a Markov chain over 23 symbols: each is followed by one of three, one of them mostly. A model that has
- * learned it is at about 0.8 per token, one that has not at log 23 = 3.1. */
+ * The text is a Markov chain over 23 symbols: each is followed by one of three, one of them mostly. A model
+ * that has learned it is at about 0.8 per token, one that has not at log 23 = 3.1. */
 #ifndef SESSION_KIT_H
 #define SESSION_KIT_H
 #include <check.h>
@@ -24,7 +25,7 @@ struct session_test {
     struct tn_config *config;
     struct tn_session *session;
     int32_t *tokens, *targets;
-    uint64_t state;                              /* of the chain */
+    uint64_t state; /* of the chain */
     int32_t last;
 };
 
@@ -43,10 +44,10 @@ SESSION void session_plugins(void)
 /* One at a time. more: settings, ends with NULL; later ones win. */
 SESSION void session_begin(struct session_test *t, uint32_t use, const char *const *more)
 {
-    const char *setting[48] = {"model.n_layer=2",     "model.n_head=2",       "model.n_embd=32",
-                               "model.vocab_size=23", "model.block_size=16",  "train.seq_len=16",
+    const char *setting[48] = {"model.n_layer=2",      "model.n_head=2",      "model.n_embd=32",
+                               "model.vocab_size=23",  "model.block_size=16", "train.seq_len=16",
                                "train.global_batch=8", "train.micro_batch=4", "backend.threads=2",
-                               "backend.comm=self",   "optimizer.lr=0.003"};
+                               "backend.comm=self",    "optimizer.lr=0.003"};
     struct tn_session_options o = {.use = use};
     const struct tn_session_shape *shape;
     int n = 11;
@@ -72,7 +73,7 @@ SESSION void session_end(struct session_test *t)
     tn_config_free(t->config);
     free(t->tokens);
     free(t->targets);
-    tn_pool_stop();                              /* so that another one may choose its plugins */
+    tn_pool_stop(); /* so that another one may choose its plugins */
 }
 
 /* The next rows of the text. */

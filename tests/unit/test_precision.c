@@ -1,5 +1,5 @@
-/* test_precision.c - training in bf16 and fp16: what is low and what is not, the scale of the loss, and that the
- * curve is that of fp32. */
+/* test_precision.c - training in bf16 and fp16: what is low and what is not, the scale of the loss, and that
+ * the curve is that of fp32. */
 #include "plan_kit.h"
 #include "session_kit.h"
 
@@ -53,26 +53,30 @@ static void check_node(const struct tn_node *n)
     const char *op = n->op->name;
 
     if (tn_is_(op, products))
-        ck_assert_msg(is_low(n->in[0]), "node %u %s (role %s): its first input is not low", n->id, op, n->role);
+        ck_assert_msg(is_low(n->in[0]), "node %u %s (role %s): its first input is not low", n->id, op,
+                      n->role);
     if (tn_is_(op, stays_low))
         ck_assert_msg(is_low(n->out[0]), "node %u %s (role %s): its result is not low", n->id, op, n->role);
     for (uint32_t o = !strcmp(op, "layernorm") || !strcmp(op, "attention"); o < n->n_out; o++)
         if (tn_is(op, "layernorm", "attention", "head", "sum", "sumsq", "accum", "ln_dw", "embed_bwd"))
-            ck_assert_msg(n->out[o]->dtype == TN_F32, "node %u %s (role %s): result %u is low", n->id, op, n->role, o);
+            ck_assert_msg(n->out[o]->dtype == TN_F32, "node %u %s (role %s): result %u is low", n->id, op,
+                          n->role, o);
     if (n->phase == TN_AFTER)
         for (uint32_t i = 0; i < n->n_in; i++)
-            ck_assert_msg(!is_low(n->in[i]), "node %u %s after the micro-batches reads %%%u, which is low", n->id, op, n->in[i]->id);
+            ck_assert_msg(!is_low(n->in[i]), "node %u %s after the micro-batches reads %%%u, which is low",
+                          n->id, op, n->in[i]->id);
 }
 
-/* One cast of a parameter at most, in the prologue; norms and biases are read as they are. Gradients are made in fp32,
- * not rounded and cast. */
+/* One cast of a parameter at most, in the prologue; norms and biases are read as they are. Gradients are made
+ * in fp32, not rounded and cast. */
 static void check_param(const struct tn_value *p)
 {
     int casts = 0;
 
     ck_assert_uint_eq(p->dtype, TN_F32);
     ck_assert_uint_eq(p->param->grad->dtype, TN_F32);
-    ck_assert_msg(strcmp(p->param->grad->producer->in[0]->producer->op->name, "cast"), "the gradient of %s was low", p->name);
+    ck_assert_msg(strcmp(p->param->grad->producer->in[0]->producer->op->name, "cast"),
+                  "the gradient of %s was low", p->name);
     for (uint32_t i = 0; i < p->n_user; i++)
         if (!strcmp(p->user[i]->op->name, "cast")) {
             ck_assert_uint_eq(p->user[i]->phase, TN_PROLOGUE);
@@ -89,7 +93,8 @@ static void check_graph(const char *dtype, const char *recompute)
     const struct tn_graph *g;
     const struct tn_plan *plan;
 
-    SESSION_BEGIN(&t, TN_SESSION_TRAIN | TN_SESSION_STEP, "model.dropout=0.1", "model.tie_embeddings=yes", dtype, recompute);
+    SESSION_BEGIN(&t, TN_SESSION_TRAIN | TN_SESSION_STEP, "model.dropout=0.1", "model.tie_embeddings=yes",
+                  dtype, recompute);
     g = tn_session_graph(t.session, TN_SESSION_TRAIN);
     for (const struct tn_node *n = tn_graph_first(g); n; n = tn_node_next(n))
         check_node(n);
@@ -101,8 +106,10 @@ static void check_graph(const char *dtype, const char *recompute)
     for (uint32_t r = 0; r < plan->n_row; r++)
         for (int k = 0; k < 2; k++)
             if (plan->row[r].kernel[k] >= 0)
-                ck_assert_msg(!strcmp(plan->kernel[plan->row[r].kernel[k]].by, "cpu"), "%s of node %u (role %s) is computed by %s",
-                              plan->row[r].op, plan->row[r].node->id, plan->row[r].node->role, plan->kernel[plan->row[r].kernel[k]].by);
+                ck_assert_msg(!strcmp(plan->kernel[plan->row[r].kernel[k]].by, "cpu"),
+                              "%s of node %u (role %s) is computed by %s", plan->row[r].op,
+                              plan->row[r].node->id, plan->row[r].node->role,
+                              plan->kernel[plan->row[r].kernel[k]].by);
     session_end(&t);
 }
 
@@ -121,7 +128,8 @@ START_TEST(activations_take_half_the_memory)
     for (int i = 0; i < 2; i++) {
         struct session_test t;
 
-        SESSION_BEGIN(&t, TN_SESSION_TRAIN, "model.block_size=128", "train.seq_len=128", "train.micro_batch=8", dtype[i]);
+        SESSION_BEGIN(&t, TN_SESSION_TRAIN, "model.block_size=128", "train.seq_len=128",
+                      "train.micro_batch=8", dtype[i]);
         tn_plan_sum(tn_session_plan(t.session, TN_SESSION_TRAIN), &r[i]);
         session_end(&t);
     }
@@ -133,7 +141,8 @@ END_TEST
 /* In bf16 256 + 1 is 256, and 1 + 1/256 is 1. The gradient of w is x, added over two micro-batches. */
 START_TEST(micro_batches_add_up_in_fp32)
 {
-    static const float x[6] = {256, 1, 0.5f, 1, 1.0f / 256, 0.25f}, want[3] = {257, 1 + 1.0f / 256, 0.75f}, one = 1;
+    static const float x[6] = {256, 1, 0.5f, 1, 1.0f / 256, 0.25f}, want[3] = {257, 1 + 1.0f / 256, 0.75f},
+                       one = 1;
     const struct tn_attr rows = TN_NAMES("out", "batch"), none = {"out", TN_ATTR_NAMES, 0, {.names = NULL}};
     struct tn_graph *g = kit_graph();
     struct tn_value *w = kit_param(g, "w", 1, DIMS("c"), SIZES(3)), *keep[1];
@@ -144,15 +153,18 @@ START_TEST(micro_batches_add_up_in_fp32)
     struct tn_run *run;
     float got[3];
 
-    tn_graph_output(g, "loss", tn_add(g, "sum", TN_IN(tn_add(g, "einsum", TN_IN(in, w), &rows, 1)), &none, 1));
+    tn_graph_output(g, "loss",
+                    tn_add(g, "sum", TN_IN(tn_add(g, "einsum", TN_IN(in, w), &rows, 1)), &none, 1));
     tn_at_end(g, TN_PROLOGUE, "unit");
     tn_graph_output(g, "count", tn_expr(g, "a", TN_IN(n)));
-    ck_assert_msg(!tn_graph_precision(g, TN_BF16) && !tn_graph_autodiff(g) && !tn_graph_verify(g), "%s", tn_error_text());
+    ck_assert_msg(!tn_graph_precision(g, TN_BF16) && !tn_graph_autodiff(g) && !tn_graph_verify(g), "%s",
+                  tn_error_text());
     ck_assert_ptr_ne(w->user[0], w->param->grad->producer);
     keep[0] = w->param->grad;
     plan = kit_plan(g, NULL, &(struct tn_plan_options){.n_micro = 2, .keep = keep, .n_keep = 1});
     ck_assert_int_eq(tn_run_open(plan, m, 10, &run), TN_OK);
-    ck_assert(!tn_run_input(run, "x", x, sizeof x) && !tn_run_input(run, "n", &one, sizeof one) && !tn_run_step(run));
+    ck_assert(!tn_run_input(run, "x", x, sizeof x) && !tn_run_input(run, "n", &one, sizeof one) &&
+              !tn_run_step(run));
     ck_assert(!tn_run_read(run, keep[0], 0, got, sizeof got));
     for (int i = 0; i < 3; i++)
         ck_assert_msg(got[i] == want[i], "element %d: %g, should be %g", i, got[i], want[i]);
@@ -284,13 +296,15 @@ START_TEST(the_scale_shows_nowhere)
     }
     ck_assert(r[0].loss == r[1].loss && fabs(r[0].gnorm - r[1].gnorm) < 1e-3 * r[0].gnorm && r[0].gnorm < 10);
     for (uint64_t k = 0; k < s[0].bytes / sizeof *s[0].x; k++)
-        ck_assert_msg(fabsf(s[0].x[k] - s[1].x[k]) < 2e-3f * (1 + fabsf(s[0].x[k])), "number %llu: %g at scale 4096, %g at 16384",
-                      (unsigned long long)k, s[0].x[k], s[1].x[k]);
+        ck_assert_msg(fabsf(s[0].x[k] - s[1].x[k]) < 2e-3f * (1 + fabsf(s[0].x[k])),
+                      "number %llu: %g at scale 4096, %g at 16384", (unsigned long long)k, s[0].x[k],
+                      s[1].x[k]);
     free(s[0].x);
     free(s[1].x);
 }
 END_TEST
 
-SESSION_MAIN("precision", 120, low_dtypes_learn_what_fp32_learns, products_are_low_and_sums_are_not, activations_take_half_the_memory,
-             micro_batches_add_up_in_fp32, an_overflow_halves_the_scale_and_skips, the_scale_doubles_with_patience,
+SESSION_MAIN("precision", 120, low_dtypes_learn_what_fp32_learns, products_are_low_and_sums_are_not,
+             activations_take_half_the_memory, micro_batches_add_up_in_fp32,
+             an_overflow_halves_the_scale_and_skips, the_scale_doubles_with_patience,
              a_loss_that_is_not_finite_is_no_overflow, other_dtypes_have_no_scale, the_scale_shows_nowhere)

@@ -1,5 +1,6 @@
-/* test_recompute.c - a block's backward from clones of its forward: the same bits, less memory. By ref: test_run.c, where
- * the plan leaves every operation alone; ref carries more bits through what is fused, in one way or the other. */
+/* test_recompute.c - a block's backward from clones of its forward: the same bits, less memory. By ref:
+ * test_run.c, where the plan leaves every operation alone; ref carries more bits through what is fused, in
+ * one way or the other. */
 #include "session_kit.h"
 
 /* Two updates with dropout: all tensors, and the gradients of the second one. */
@@ -54,7 +55,8 @@ START_TEST(only_what_enters_a_block_is_kept)
 
             if (!p || p->phase != TN_FORWARD || !tn_is_unit(p, "block"))
                 continue;
-            ck_assert_msg(p->unit != n->unit, "node %u %s reads %%%u of its own block", n->id, n->op->name, n->in[i]->id);
+            ck_assert_msg(p->unit != n->unit, "node %u %s reads %%%u of its own block", n->id, n->op->name,
+                          n->in[i]->id);
             ck_assert_str_eq(p->role, "residual");
             kept++;
         }
@@ -70,8 +72,8 @@ static struct tn_plan_report plan_of(const char *way)
     struct session_test t;
     struct tn_plan_report r;
 
-    SESSION_BEGIN(&t, TN_SESSION_TRAIN, "model.n_layer=8", "model.n_embd=64", "model.block_size=128", "train.seq_len=128",
-                  "train.micro_batch=8", way);
+    SESSION_BEGIN(&t, TN_SESSION_TRAIN, "model.n_layer=8", "model.n_embd=64", "model.block_size=128",
+                  "train.seq_len=128", "train.micro_batch=8", way);
     session_update(&t, 0, 0.01);
     tn_plan_sum(tn_session_plan(t.session, TN_SESSION_TRAIN), &r);
     session_end(&t);
@@ -101,11 +103,12 @@ START_TEST(memory_is_less_planned_and_measured)
     long planned = ((long)keep.arena - (long)again.arena) / 1024;
 
     ck_assert_uint_lt(again.arena, keep.arena / 2);
-    ck_assert_msg(rss[0] - rss[1] > planned * 8 / 10, "%ld KiB less were planned, %ld -> %ld were measured", planned, rss[0], rss[1]);
+    ck_assert_msg(rss[0] - rss[1] > planned * 8 / 10, "%ld KiB less were planned, %ld -> %ld were measured",
+                  planned, rss[0], rss[1]);
     ck_assert(again.flops_backward > keep.flops_backward);
     ck_assert(again.flops_forward == keep.flops_forward);
 }
 END_TEST
 
-SESSION_MAIN("recompute", 60, gradients_are_the_same_bits,
-             only_what_enters_a_block_is_kept, memory_is_less_planned_and_measured)
+SESSION_MAIN("recompute", 60, gradients_are_the_same_bits, only_what_enters_a_block_is_kept,
+             memory_is_less_planned_and_measured)
