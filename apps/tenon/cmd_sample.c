@@ -58,11 +58,13 @@ static tn_status find(const struct sample *s, const char *run, char **out)
     return *out ? TN_OK : TN_ERR_MEMORY;
 }
 
-/* What concerns other processes is left out: one is enough here, however many trained. */
+/* What concerns other processes or the training is left out: one process is enough here, however many trained.
+ * So are places of plugins: a checkpoint may come from anywhere and must not say whose code runs. */
 static int is_of_no_use(const char *key)
 {
-    return !strncmp(key, "parallel.", 9) || !strcmp(key, "backend.comm") ||
-           !strcmp(key, "backend.bootstrap") || !strcmp(key, "train.micro_batch");
+    return !strncmp(key, "parallel.", 9) || !strncmp(key, "optimizer.", 10) || !strcmp(key, "backend.comm") ||
+           !strcmp(key, "backend.bootstrap") || !strcmp(key, "train.micro_batch") ||
+           !strcmp(key, "plugins.path");
 }
 
 static tn_status check_settings(const struct sample *s)

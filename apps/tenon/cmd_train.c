@@ -32,8 +32,8 @@ const struct command train_command = {
     .usage = "[CFG] [section.key=value ...]",
     .detail = "The run directory (checkpoint.dir) gets metrics.jsonl, one line for each update, and the "
               "checkpoints. The same command goes on from the newest of them until train.steps are done. "
-              "SIGTERM and SIGINT finish the update, save and end with status 0; a second SIGINT ends at "
-              "once; SIGUSR1 saves and goes on.",
+              "SIGTERM, SIGINT and SIGHUP finish the update, save and end with status 0; a second SIGINT "
+              "ends at once; SIGUSR1 saves and goes on.",
     .files_max = 1,
     .settings = 1,
     .run = cmd_train,

@@ -2,7 +2,11 @@
  *
  * Exit status: 0; 2 where the command line, the configuration or an input file is at fault; 1 for every other
  * failure, an output that could not be written included. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/near.h"
 #include "base/status.h"
@@ -88,12 +92,29 @@ static int dispatch(int argc, char **argv)
     return c->run(argc - 1, argv + 1);
 }
 
-/* A result that never reached the disk or the pipe must not look like success. */
+/* A stream that the caller closed would be the next file that is opened, and a progress line a part of a
+ * checkpoint. In its place comes a descriptor that refuses: stdout and stderr cannot be written, stdin has
+ * nothing. */
+static int hold_streams(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_RDWR) != fd)
+            return 0;
+    return 1;
+}
+
+/* A result that never reached the disk or the pipe must not look like success. A file that may not grow
+ * further is a failed write with a sentence, not the end by a signal. */
 int main(int argc, char **argv)
 {
-    int code = dispatch(argc, argv);
+    if (!hold_streams())
+        return 1;
+    signal(SIGXFSZ, SIG_IGN);
 
-    if ((fflush(stdout) || ferror(stdout)) && !code)
-        code = command_end(tn_error(TN_ERR_IO, "cannot write the output: %m"));
+    int code = dispatch(argc, argv), before = ferror(stdout);
+
+    if ((fflush(stdout) || before) && !code)
+        code = command_end(before ? tn_error(TN_ERR_IO, "cannot write the output: a part of it was lost")
+                                  : tn_error(TN_ERR_IO, "cannot write the output: %s", strerror(errno)));
     return code;
 }

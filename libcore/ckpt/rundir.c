@@ -254,7 +254,7 @@ static tn_status take_lock(struct tn_runs *r)
                strerror(errno));
     }
     if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
-        return tn_error(TN_ERR_INPUT, "cannot write into %s: %s", r->run, strerror(errno));
+        return tn_error(TN_ERR_INPUT, "cannot write %s/.lock: %s", r->run, strerror(errno));
     return TN_OK;
 }
 
@@ -272,7 +272,7 @@ tn_status tn_runs_open(const char *run, struct tn_runs **out)
         status = TN_ERR_INPUT;                   /* the sentence is said; the path is the user's */
     if (status == TN_OK &&
         (r->lock = open(tn_path_join(a, run, ".lock"), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) < 0)
-        status = tn_error(TN_ERR_INPUT, "cannot write into %s: %s", run, strerror(errno));
+        status = tn_error(TN_ERR_INPUT, "cannot write %s/.lock: %s", run, strerror(errno));
     tn_arena_free(a);
     if (status == TN_OK)
         status = take_lock(r);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "data/meta.h"
+#include "data/tokenizer.h"
 
 #include <inttypes.h>
 #include <xxhash.h>
@@ -29,17 +30,23 @@ static tn_status as_described(const struct tn_tokens *t, uint64_t count, uint64_
     return TN_OK;
 }
 
-static tn_status check_tokenizer(const char *path, uint64_t hash)
+static tn_status check_tokenizer(const char *path, const struct tn_meta *m)
 {
     struct tn_mapping file;
+    struct tn_tokenizer *t = NULL;
     tn_status status = tn_mapping_open(path, &file);
+    int same;
 
-    if (status == TN_OK) {
-        if (XXH64(file.bytes ? (const void *)file.data : "", (size_t)file.bytes, 0) != hash)
-            status = tn_error(TN_ERR_INPUT, "%s is not the tokenizer that meta.json beside it describes; "
-                              "run tenon prepare again", path);
-        tn_mapping_close(&file);
-    }
+    if (status < 0)
+        return status;
+    same = XXH64(file.bytes ? (const void *)file.data : "", (size_t)file.bytes, 0) == m->tokenizer_hash;
+    tn_mapping_close(&file);
+    if (same && (status = tn_tokenizer_load(path, &t)) < 0)
+        return status;
+    if (!same || strcmp(tn_tokenizer_kind(t), m->tokenizer) || tn_tokenizer_vocab_size(t) != m->vocab_size)
+        status = tn_error(TN_ERR_INPUT, "%s is not the tokenizer that meta.json beside it describes; "
+                          "run tenon prepare again", path);
+    tn_tokenizer_free(t);
     return status;
 }
 
@@ -49,7 +56,7 @@ static tn_status check_meta(const char *tokenizer, const struct tn_meta *m, cons
 
     if (s < 0 || (s = as_described(&d->val, m->val_tokens, m->val_hash)) < 0)
         return s;
-    return check_tokenizer(tokenizer, m->tokenizer_hash);
+    return check_tokenizer(tokenizer, m);
 }
 
 static tn_status agree_vocab(const char *dir, const struct tn_meta *m, int known, int64_t vocab_size,
@@ -75,6 +82,9 @@ static tn_status open_all(struct tn_arena *a, const char *dir, int64_t vocab_siz
                           struct tn_dataset *out)
 {
     struct tn_meta meta;
+
+    if (!tn_path_is_folder(dir))
+        return tn_error(TN_ERR_INPUT, "data.dir = %s: there is no such folder; tenon prepare makes one", dir);
     tn_status s = tn_meta_load(tn_path_join(a, dir, "meta.json"), &meta);
     int known = s == TN_OK;
     uint32_t width = known ? meta.width : 2;

@@ -70,6 +70,8 @@ static tn_status read_all(const char *path, const json_t *o, struct tn_meta *m)
         s = tn_error(TN_ERR_INPUT, "%s has format %" PRIu64 ", this program reads %d", path, format, FORMAT);
     if (s < 0 || (s = read_words(path, o, m)) < 0 || (s = read_number(path, o, "vocab_size", 1, &vocab)) < 0)
         return s;
+    if (vocab > INT32_MAX)
+        return wrong(path, "vocab_size", "a whole number up to 2147483647");
     m->vocab_size = (int64_t)vocab;
     if ((s = read_number(path, o, "train_tokens", 0, &m->train_tokens)) < 0 ||
         (s = read_number(path, o, "val_tokens", 0, &m->val_tokens)) < 0 ||

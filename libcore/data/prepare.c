@@ -176,14 +176,15 @@ static tn_status stage_and_place(struct tn_arena *a, const struct tn_prepare *p,
     int fresh = !tn_path_exists(p->out);
     const char *stage = tn_text(a, fresh ? "%s.tmp-%ld" : "%s/.tmp-%ld", p->out, (long)getpid());
     char *staged[NAMES], *final[NAMES];
-    tn_status s = tn_folder_make(stage);
 
+    if (tn_folder_make(stage) < 0)
+        return TN_ERR_INPUT;                     /* the sentence is said; the path is the user's */
     for (size_t i = 0; i < NAMES; i++) {
         staged[i] = tn_path_join(a, stage, names[i]);
         final[i] = tn_path_join(a, p->out, names[i]);
     }
-    if (s == TN_OK)
-        s = write_all(p, text, split, t, staged, meta);
+    tn_status s = write_all(p, text, split, t, staged, meta);
+
     if (s == TN_OK)
         s = place(p, fresh, stage, staged, final, already);
     tn_path_remove(stage);                       /* gone already where it was renamed */

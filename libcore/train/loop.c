@@ -10,7 +10,6 @@
 #include "train/signals.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 
 /* --- saving */
@@ -231,7 +230,7 @@ static tn_status finish(struct train *t, int64_t first)
                         (long long)t->step);
     if (sig && t->step < t->steps)
         tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
-                        sig == SIGINT ? "SIGINT" : "SIGTERM", (long long)t->step, (long long)t->steps,
+                        tn_signals_name(sig), (long long)t->step, (long long)t->steps,
                         t->saved == t->step ? "saved; the same command goes on from here"
                                             : "nothing to save");
     return TN_OK;
@@ -250,15 +249,18 @@ static tn_status loop(struct train *t)
 tn_status tn_train(struct tn_config *c)
 {
     struct train t;
-    tn_status status = train_start(c, &t);
+    tn_status status;
 
+    tn_signals_begin();
+    status = train_start(c, &t);
     if (status == TN_OK && !t.done) {
         tn_signals_catch();
         status = loop(&t);
         train_end(&t);
         tn_signals_release();
-        return status;
+    } else {
+        train_end(&t);
     }
-    train_end(&t);
+    tn_signals_end();
     return status;
 }

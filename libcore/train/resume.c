@@ -22,15 +22,19 @@ static int64_t step_of(const char *path)
                : (int64_t)strtoll(name + 5, NULL, 10);
 }
 
+/* The step is known to be there. */
+static tn_status take(const char *run, int64_t step, struct tn_resume *out)
+{
+    out->path = tn_runs_path(run, step);
+    out->step = step;
+    return out->path ? TN_OK : TN_ERR_MEMORY;
+}
+
 static tn_status take_step(const char *run, int64_t step, struct tn_resume *out)
 {
     tn_status status = tn_runs_find(run, step);
 
-    if (status < 0)
-        return status;
-    out->path = tn_runs_path(run, step);
-    out->step = step;
-    return out->path ? TN_OK : TN_ERR_MEMORY;
+    return status < 0 ? status : take(run, step, out);
 }
 
 static tn_status take_latest(const struct tn_config *c, const char *run, struct tn_resume *out)
@@ -41,7 +45,7 @@ static tn_status take_latest(const struct tn_config *c, const char *run, struct 
     if (status == TN_DECLINED)
         return tn_config_fail(c, "checkpoint.resume",
                               "this folder is no checkpoint and has no complete one in it");
-    return status < 0 ? status : take_step(run, step, out);
+    return status < 0 ? status : take(run, step, out);
 }
 
 static int same_folder(const char *a, const char *b)
@@ -73,7 +77,7 @@ static tn_status take_auto(const char *run, struct tn_resume *out)
 
     if (status == TN_DECLINED)
         return TN_OK;
-    return status < 0 ? status : take_step(run, step, out);
+    return status < 0 ? status : take(run, step, out);
 }
 
 static char *without_slashes(struct tn_arena *a, const char *path)

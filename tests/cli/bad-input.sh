@@ -69,11 +69,13 @@ bad_run 'schedule\.min_lr.*optimizer\.lr' optimizer.lr=1e-4
 bad_run 'optimizer\.name.*adamv' optimizer.name=adamv
 bad_run 'kernels.*warp' backend.kernels=warp
 bad_run 'model\.arch' model.arch=gpt3
+bad_run 'model\.n_kv_head' model.n_kv_head=1
+bad_run 'model\.n_expert = 3: it is a key of other architectures' model.n_expert=3
 refused 'data\.dir is not set: name a folder' "$TENON" train checkpoint.dir=new
 refused 'missing\.ini' "$TENON" train missing.ini
 
 case_ "data"
-bad_run 'nowhere' data.dir=nowhere
+bad_run 'data\.dir = nowhere: there is no such folder' data.dir=nowhere
 bad_run 'vocab' model.vocab_size=5
 # Without meta.json there is a notice before, that the files are taken for uint16.
 mkdir short && cp data/tokenizer.json short
@@ -93,6 +95,19 @@ lines=2 bad_run 'val\.bin.*65535' data.dir=short model.vocab_size=100
 cp -r data other
 printf '\3\0\4\0\5\0' | dd of=other/train.bin bs=1 seek=100 conv=notrunc 2>/dev/null
 bad_run 'other/train\.bin is not the file that meta\.json' data.dir=other
+rm -r other
+lie()                                   # lie WORD OTHER PATTERN: in meta.json
+{
+    cp -r data lying
+    sed -i "s/$1/$2/" lying/meta.json
+    expect test "$(cmp data/meta.json lying/meta.json)"
+    bad_run "$3" data.dir=lying
+    rm -r lying
+}
+lie '"char"' '"byte"' 'lying/tokenizer\.json is not the tokenizer that meta\.json'
+lie '"vocab_size": [0-9]*' '"vocab_size": 1000' 'lying/tokenizer\.json is not the tokenizer that meta\.json'
+lie '"vocab_size": [0-9]*' '"vocab_size": 9999999999999' 'lying/meta\.json: "vocab_size".* up to 2147483647'
+cp -r data other
 
 case_ "a checkpoint of something else"
 cp -r good mine
@@ -177,6 +192,7 @@ cp -r good torn
 rm torn/step-00000006/state.json
 run "$TENON" train tiny.ini checkpoint.dir=torn train.steps=6
 expect_rc 0
+expect test "$(grep -c 'is not complete' <<<"$err")" = 1
 expect_err 'torn/step-00000006 is not complete and is ignored'
 expect_out 'going on from torn/step-00000003'
 same_checkpoint good torn 6

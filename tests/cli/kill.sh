@@ -61,7 +61,7 @@ wait_for_step()
     fail "$1 makes no updates"
 }
 
-for signal in TERM INT; do
+for signal in TERM INT HUP; do
     case_ "SIG$signal saves and ends well"
     "$TENON" train tiny.ini checkpoint.dir=$signal $settings checkpoint.interval=0 \
         </dev/null >$signal.log 2>&1 &
@@ -72,12 +72,54 @@ for signal in TERM INT; do
     rc=$? command="kill -$signal"
     out=$(cat $signal.log) err=
     expect_rc 0
-    expect_out "^SIG$signal: stopped at step [0-9]+ of $steps, saved"
+    expect_out "^SIG$signal.*: stopped at step [0-9]+ of $steps, saved"
     expect test "$(ls -d $signal/step-* | wc -l)" = 1
     run "$TENON" train tiny.ini checkpoint.dir=$signal $settings
     expect_rc 0
     same_checkpoint whole $signal $steps
 done
+
+case_ "nohup"
+(trap '' HUP; exec "$TENON" train tiny.ini checkpoint.dir=nohup $settings checkpoint.interval=0) \
+    </dev/null >nohup.log 2>&1 &
+pid=$!
+wait_for_step nohup
+kill -HUP $pid
+wait $pid
+rc=$?
+expect_rc 0
+same_checkpoint whole nohup $steps
+
+# The first line of many: what is lost is the output, not the run.
+case_ "an output that nobody reads any more"
+{ "$TENON" train tiny.ini checkpoint.dir=pipe $settings train.log_interval=1 checkpoint.interval=0 2>pipe.err
+  echo $? >pipe.rc; } </dev/null | head -n 4 >/dev/null
+expect test "$(cat pipe.rc)" = 1
+expect grep -q 'cannot write the output' pipe.err
+expect test "$(ls -d pipe/step-* | wc -l)" = 1
+train pipe $settings
+same_checkpoint whole pipe $steps
+
+# A start that takes its time, over a gigabyte of token 0: there is no run directory yet.
+case_ "SIGUSR1 while a run starts"
+mkdir big
+truncate -s 1G big/train.bin
+cp data/val.bin big
+"$TENON" train tiny.ini checkpoint.dir=early data.dir=big model.vocab_size=100 train.steps=3 checkpoint.keep=0 \
+    </dev/null >early.log 2>&1 &
+pid=$!
+for ((i = 0; i < 2500; i++)); do                # until signal 10 is caught
+    caught=$(sed -n 's/^SigCgt:[ \t]*//p' /proc/$pid/status 2>/dev/null)
+    ((0x${caught:-0} & 0x200)) && break
+    sleep 0.002
+done
+expect_no_file early
+kill -USR1 $pid
+wait $pid
+rc=$? command="kill -USR1"
+expect_rc 0
+expect test "$(echo early/step-*)" = "early/step-00000001 early/step-00000003"
+rm -r big
 
 case_ "SIGUSR1 saves and goes on"
 "$TENON" train tiny.ini checkpoint.dir=usr1 $settings checkpoint.interval=0 checkpoint.keep=0 \

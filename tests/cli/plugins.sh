@@ -51,6 +51,25 @@ run "$TENON" plugins
 expect_rc 0
 expect_not_out '^good '
 
+# Whoever sends a checkpoint or a case does not choose the code that runs here.
+case_ "places named by data"
+. "$top_srcdir/tests/support/runs.sh"
+make_tiny
+train run train.steps=1
+sed -i 's|"config": {|&"plugins.path": "some-that-is-not-there", |' run/step-00000001/state.json
+expect grep -q some-that run/step-00000001/state.json
+run "$TENON" sample run --tokens 3
+expect_rc 0
+run "$TENON" sample run --tokens 3 plugins.path=some-that-is-not-there
+expect_rc 2
+expect_err 'plugins\.path: some-that-is-not-there cannot be read'
+LC_ALL=C sed 's/\\"model\.dropout\\":/\\"plugins.path\\" :/' "$top_srcdir/tests/golden/odd.safetensors" >case.safetensors
+run "$TENON" step --case case.safetensors --out out.safetensors
+expect_rc 2
+expect_err 'case\.safetensors: "ini" has plugins\.path, which only a configuration or the command line may set'
+expect_err_lines 1
+expect_no_file out.safetensors
+
 case_ "a place that is not there"
 run "$TENON" plugins plugins.path=nowhere
 expect_rc 2

@@ -76,12 +76,12 @@ refused '--out is missing' --input text.txt
 refused 'tokenizer.*bpe' --input text.txt --out new --tokenizer bpe
 refused 'val-fraction' --input text.txt --out new --val-fraction 1
 refused 'val-fraction' --input text.txt --out new --val-fraction nan
+refused 'text\.txt.*Not a directory' --input text.txt --out text.txt/x
 refused 'surplus' --input text.txt --out new surplus
 
 case_ "a disk that is full"
 (
     ulimit -f 1
-    trap '' XFSZ
     "$TENON" prepare --input text.txt --out new >/dev/null 2>full.err
     echo $? >full.rc
 )

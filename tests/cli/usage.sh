@@ -127,3 +127,21 @@ case_ "an output that cannot be written is a failure"
 run sh -c '"$TENON" config >/dev/full'
 expect_rc 1
 expect_err 'cannot write the output: No space left'
+
+# A descriptor that the caller closed is free for the next file: what is printed must not end up there.
+case_ "closed streams"
+. "$top_srcdir/tests/support/runs.sh"
+make_tiny
+run sh -c '"$TENON" config >&-'
+expect_rc 1
+expect_err 'cannot write the output'
+train open train.steps=3
+for closed in '>&-' '<&- >&- 2>&-'; do
+    run sh -c "\"\$TENON\" train tiny.ini checkpoint.dir=closed train.steps=3 $closed"
+    expect_rc 1
+    same_checkpoint open closed 3
+    expect test "$(losses open)" = "$(losses closed)"
+    expect test "$(wc -l <closed/metrics.jsonl)" = 3
+    expect test "$(wc -l <closed/.lock)" = 1
+    rm -r closed
+done
