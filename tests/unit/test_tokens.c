@@ -178,7 +178,7 @@ START_TEST(opens_a_directory)
     assert_fails(tn_dataset_open(scratch, 255, 64, &d), TN_ERR_INPUT, "model.vocab_size is 255");
     assert_fails(tn_dataset_open(scratch, 0, 100, &d), TN_ERR_INPUT,
                  "val.bin has 100 tokens, seq_len 100 needs at least 101");
-    assert_fails(tn_dataset_open(in_scratch("nothing"), 65, 8, &d), TN_ERR_INPUT, "train.bin");
+    assert_fails(tn_dataset_open(in_scratch("nothing"), 65, 8, &d), TN_ERR_INPUT, "there is no such folder");
 }
 END_TEST
 
