@@ -42,7 +42,7 @@ int tn_hosts_up(int with_cable)
     failed =
         shell("ip link add tnv0 netns tenon%d-0 type veth peer name tnv1 netns tenon%d-1", made_by, made_by);
     /* An address that leads nowhere comes first. */
-    failed |= shell("ip -n tenon%d-1 addr add 10.78.0.2/24 dev tnv1", made_by);
+    failed |= shell("ip -n tenon%d-1 addr add 10.76.0.2/24 dev tnv1", made_by);
     for (int i = 0; i < 2; i++)
         failed |=
             shell("ip -n tenon%d-%d addr add 10.77.0.%d/24 dev tnv%d && ip -n tenon%d-%d link set tnv%d up",
