@@ -1,0 +1,152 @@
+/* session_tensors.c - the persistent tensors of a session, and its gradients and logits: whole ones, and parts. */
+#include <stdlib.h>
+#include "train/session_own.h"
+#include "base/status.h"
+#include "train/initial.h"
+#include "train/whole.h"
+
+tn_status session_gather(struct tn_session *s, const struct tn_value *v, uint64_t held, void *whole,
+                         tn_status (*read)(struct tn_session *s, uint32_t i, void *host), uint32_t i)
+{
+    void *part;
+    tn_status status;
+
+    if (s->shape.world == 1)
+        return read(s, i, whole);
+    part = malloc(held ? held : 1);
+    status = part ? read(s, i, part) : tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", v->name, (unsigned long long)held);
+    if (!status)
+        status = tn_whole_gather(s->engine.world, v, part, whole);
+    free(part);
+    return status;
+}
+
+tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host)
+{
+    return tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].held);
+}
+
+tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
+{
+    return session_gather(s, s->tensor[i].value, s->tensor[i].held, host, tn_session_get_held, i);
+}
+
+tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *part;
+    tn_status status;
+
+    s->changed = 1;
+    if (s->shape.world == 1)
+        return tn_memory_write(s->memory, t->name, host, t->held);
+    part = malloc(t->held ? t->held : 1);
+    if (!part)
+        return tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    tn_whole_cut(s->engine.world, t->value, host, part);
+    status = tn_memory_write(s->memory, t->name, part, t->held);
+    free(part);
+    return status;
+}
+
+int tn_session_any(struct tn_session *s, int here)
+{
+    int anywhere = here;
+
+    return tn_whole_any(s->engine.world, here, &anywhere) ? 1 : anywhere;
+}
+
+/* Weights are made where they lie if the host sees that memory, else in memory of the host. */
+static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t seed)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *at = s->engine.info.host_access ? tn_memory_at(s->memory, t->name) : NULL, *host = at ? at : malloc(t->held + 1);
+    struct tn_local local;
+    tn_status status = TN_OK;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    tn_value_local(t->value, &s->mesh, s->arena, &local);
+    tn_initial_weights(t->value->param, &local, seed, host);
+    if (!at) {
+        status = tn_memory_write(s->memory, t->name, host, t->held);
+        free(host);
+    }
+    return status;
+}
+
+static tn_status clear_state(struct tn_session *s, uint32_t i)
+{
+    const struct tn_session_tensor *t = &s->tensor[i];
+    void *host = calloc(1, t->held + 1);
+    tn_status status;
+
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory to clear %s (%llu bytes)", t->name, (unsigned long long)t->held);
+    status = tn_memory_write(s->memory, t->name, host, t->held);
+    free(host);
+    return status;
+}
+
+tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
+{
+    tn_status status = TN_OK;
+
+    for (uint32_t i = 0; i < s->n_tensor && !status; i++)
+        if (!s->tensor[i].is_state)
+            status = initialize_weights(s, i, seed);
+        else if (s->changed)
+            status = clear_state(s, i);
+    return status;
+}
+
+/* --- after a step */
+
+const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i)
+{
+    return s->tensor[i].value->param->grad;
+}
+
+tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
+{
+    const struct tn_value *grad = tn_session_gradient_value(s, i);
+    const struct tn_plan *plan = s->part[TRAIN].plan;
+    tn_status status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
+    float *x = host;
+
+    for (int64_t k = 0; k < tn_plan_count(plan, grad) && !status && s->used_scale != 1; k++)
+        x[k] = (float)(x[k] / s->used_scale);
+    return status;
+}
+
+tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
+{
+    const struct tn_value *grad = tn_session_gradient_value(s, i);
+
+    return session_gather(s, grad, tn_plan_bytes(s->part[TRAIN].plan, grad), host, tn_session_gradient_held, i);
+}
+
+static tn_status read_logits(struct tn_session *s, uint32_t micro, void *host)
+{
+    const struct part *part = &s->part[TRAIN];
+
+    return tn_run_read(part->run, part->logits, micro, host, tn_plan_bytes(part->plan, part->logits));
+}
+
+tn_status tn_session_step_logits(struct tn_session *s, int64_t sequences, void *host)
+{
+    const struct part *part = &s->part[TRAIN];
+    int64_t batch = part->logits->size[0], row = tn_value_count(part->logits) / batch;
+    float *whole = malloc((size_t)(batch * row) * sizeof *whole), *out = host;
+    tn_status status = whole ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for the logits of a micro-batch");
+
+    for (int64_t m = 0; m * batch < sequences && m < s->shape.n_micro && !status; m++) {
+        int64_t n = sequences - m * batch < batch ? sequences - m * batch : batch;
+
+        status = session_gather(s, part->logits, tn_plan_bytes(part->plan, part->logits), whole, read_logits, (uint32_t)m);
+        if (!status && !s->shape.rank)
+            memcpy(out + m * batch * row, whole, (size_t)(n * row) * sizeof *whole);
+    }
+    free(whole);
+    return status;
+}
