@@ -220,7 +220,7 @@ static tn_status plan(const struct options *o)
     }
     if (status == TN_OK)
         status = settle_vocabulary(c, a);
-    if (status == TN_OK)
+    if (status == TN_OK && tn_session_shape(s)->rank == 0)
         status = show(o, s);
     tn_session_close(s);
     tn_config_free(c);

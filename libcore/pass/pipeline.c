@@ -42,14 +42,18 @@ static int train_rank(const char *axis)
     return 6;
 }
 
-static tn_status train_passes(const struct tn_pipeline *p, struct tn_graph *g)
+/* The strategies' lower, and, in a graph that has gradients, train. */
+static tn_status train_passes(const struct tn_pipeline *p, struct tn_graph *g, int gradients)
 {
     tn_status s = TN_OK;
 
     for (int rank = 0; rank <= 6 && !s; rank++)
         for (uint32_t i = 0; i < p->n_pass && !s; i++)
-            if (train_rank(p->pass[i].axis) == rank)
-                s = run_one(p, g, &p->pass[i], "train", p->pass[i].pass->train);
+            if (train_rank(p->pass[i].axis) == rank) {
+                s = run_one(p, g, &p->pass[i], "lower", p->pass[i].pass->lower);
+                if (!s && gradients)
+                    s = run_one(p, g, &p->pass[i], "train", p->pass[i].pass->train);
+            }
     return s;
 }
 
@@ -63,6 +67,8 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
         s = run_one(p, g, &p->pass[i], "forward", p->pass[i].pass->forward);
     if (!s && p->claims && !(s = tn_graph_lower(g, p->claims, p->claims_ctx)))
         s = done(p, g, "lower");
+    if (!s && !p->finish)
+        s = train_passes(p, g, 0);
     if (!s && !p->finish && !(s = tn_graph_close_outputs(g))) {
         tn_graph_sweep(g);
         s = done(p, g, "outputs");
@@ -75,7 +81,7 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
     if (!s && p->recompute && !(s = tn_graph_recompute(g)))
         s = done(p, g, "recompute");
     if (!s)
-        s = train_passes(p, g);
+        s = train_passes(p, g, 1);
     if (!s && !(s = tn_graph_finish(g, p->finish)))
         s = done(p, g, "finish");
     for (uint32_t i = 0; i < p->n_pass && !s; i++)

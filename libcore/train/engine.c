@@ -147,6 +147,21 @@ static const char *strategy_of(const struct tn_config *c, int axis)
     return tn_axis_name[axis];
 }
 
+/* An axis whose strategy nobody has written yet, and for which the user names none. */
+static int is_ahead(struct tn_config *c, int axis)
+{
+    static const char *const ahead[TN_AXES] = {[1] = "expert", [2] = "pipeline"};
+    char key[2][32];
+
+    snprintf(key[0], sizeof key[0], "plugins.%s", tn_axis_name[axis]);
+    snprintf(key[1], sizeof key[1], "parallel.%s", tn_axis_name[axis]);
+    if (!ahead[axis] || tn_config_is_set(c, key[0]))
+        return 0;
+    tn_config_problem(c, key[1], "%s parallelism is not in this version; take the key out, or name a plugin of yours under %s", ahead[axis], key[0]);
+    tn_config_excuse(c, "parallel");
+    return 1;
+}
+
 static void find_passes(struct tn_engine *e, struct tn_config *c)
 {
     static const int forward_order[TN_AXES] = {4, 3, 1, 0, 2};       /* tp cp ep dp pp */
@@ -158,7 +173,7 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
         int axis = forward_order[i];
 
         snprintf(key, sizeof key, "plugins.%s", tn_axis_name[axis]);
-        if (e->world->mesh.size[axis] > 1)
+        if (e->world->mesh.size[axis] > 1 && !is_ahead(c, axis))
             find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
     }
     for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)

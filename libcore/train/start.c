@@ -82,15 +82,33 @@ static tn_status take_folder(struct train *t)
     return status;
 }
 
+/* " on 4 ranks (dp 2, tp 2)", "" on one. */
+static const char *mesh_text(const struct train *t, char *out, size_t room)
+{
+    const struct tn_mesh *m = &tn_session_plan(t->session, TN_SESSION_TRAIN)->mesh;
+    size_t n = (size_t)snprintf(out, room, " on %lld ranks (", (long long)tn_mesh_world(m));
+
+    for (int a = 0, first = 1; a < TN_AXES && n < room; a++)
+        if (m->size[a] > 1) {
+            n += (size_t)snprintf(out + n, room - n, "%s%s %lld", first ? "" : ", ", tn_axis_name[a], (long long)m->size[a]);
+            first = 0;
+        }
+    if (n < room)
+        snprintf(out + n, room - n, ")");
+    return tn_mesh_world(m) == 1 ? "" : out;
+}
+
 static void say_what(struct train *t)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
+    char mesh[120];
 
     tn_progress_say(&t->progress,
-                    "%s: %lld parameters, %lld tokens an update (%lld x %lld sequences of %lld)",
+                    "%s: %lld parameters, %lld tokens an update (%lld x %lld sequences of %lld)%s",
                     tn_session_model(t->session)->arch, (long long)shape->n_parameters,
                     (long long)(shape->global_batch * shape->seq_len), (long long)shape->n_micro,
-                    (long long)(shape->global_batch / shape->n_micro), (long long)shape->seq_len);
+                    (long long)(shape->global_batch / shape->n_micro), (long long)shape->seq_len,
+                    mesh_text(t, mesh, sizeof mesh));
     tn_progress_say(&t->progress,
                     "device %s, kernels %s, threads %u; data %s: %llu tokens, %llu to validate; run %s",
                     tn_session_device(t->session), tn_session_kernels(t->session),

@@ -1,6 +1,6 @@
 /* cp - context parallelism: the sequence is cut, attention goes round a ring (Liu et al. 2023).
  *
- * Before autodiff attention is only marked with its ring; afterwards both directions are lowered: keys, values and their
+ * Before autodiff attention is only marked with its ring; afterwards each direction there is is lowered: keys, values and their
  * positions travel, parts are merged by their log-sum-exp, and in backward, with the final log-sum-exp, parts add up while
  * dk and dv travel home. Positions are values, so zig-zag is only another pattern of the cut: it gives every rank the
  * same number of pairs under a causal mask. */
@@ -107,7 +107,7 @@ static void ring_backward(struct tn_graph *g, struct tn_node *n, const char *axi
         d[i] = tn_convert(d[i], axis, part_of_seq(g, 0));
 }
 
-static void train(struct tn_graph *g, const char *axis)
+static void lower(struct tn_graph *g, const char *axis)
 {
     tn_each_node(g, n) {
         const struct tn_attr *ring = tn_host->graph->attr(n, "ring");
@@ -125,7 +125,6 @@ static void train(struct tn_graph *g, const char *axis)
             tn_replace(tn_output(n, o), out[o]);
         tn_remove(n);
     }
-    sum_gradients(g, axis);
 }
 
 static const struct tn_option options[] = {
@@ -137,7 +136,8 @@ static const struct tn_pass cp = {
     .struct_size = sizeof cp,
     .options = options,
     .forward = forward,
-    .train = train,
+    .train = sum_gradients,
+    .lower = lower,
 };
 
 TN_PLUGIN("cp", "0.1.0", "context parallelism: ring attention", TN_PASS_ID, &cp);

@@ -236,13 +236,15 @@ static tn_status together(struct tn_request *r, const struct timespec *end)
     struct slot *slot = r->slot, **at = &r->comm->group->slots;
     void **result = calloc(r->n, sizeof *result);
     tn_status s = TN_OK;
+    int over;
 
     while (slot->arrived < r->comm->size && !dead && !s)
         if (!pause_until(end))
             s = tn_error(TN_ERR_TIMEOUT, "local: only %u of %u ranks came to collective %llu", slot->arrived, r->comm->size,
                          (unsigned long long)slot->number);
+    over = dead;
     pthread_mutex_unlock(&lock);
-    for (uint32_t i = 0; i < r->n && !s && !dead; i++) {
+    for (uint32_t i = 0; i < r->n && !s && !over; i++) {
         const struct tn_transfer *all[32];
 
         for (uint32_t k = 0; k < r->comm->size; k++)

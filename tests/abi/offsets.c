@@ -228,13 +228,14 @@ MEMBER(tn_optimizer, choose, 32);
 MEMBER(tn_optimizer, build, 40);
 
 /* --- pass.h */
-SIZE(tn_pass, 40);
+SIZE(tn_pass, 48);
 MEMBER(tn_pass, struct_size, 0);
 MEMBER(tn_pass, reserved0, 4);
 MEMBER(tn_pass, options, 8);
 MEMBER(tn_pass, forward, 16);
 MEMBER(tn_pass, train, 24);
 MEMBER(tn_pass, schedule, 32);
+MEMBER(tn_pass, lower, 40);
 SIZE(tn_graph_api, 320);
 MEMBER(tn_graph_api, struct_size, 0);
 MEMBER(tn_graph_api, reserved0, 4);

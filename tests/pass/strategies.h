@@ -261,7 +261,7 @@ static void ring_backward(struct tn_graph *g, struct tn_node *n, const char *axi
         d[i] = tn_convert(d[i], axis, part_of_seq(g, 0));
 }
 
-static void cp_train(struct tn_graph *g, const char *axis)
+static void cp_lower(struct tn_graph *g, const char *axis)
 {
     tn_each_node(g, n) {
         const struct tn_attr *ring = tn_host->graph->attr(n, "ring");
@@ -279,10 +279,10 @@ static void cp_train(struct tn_graph *g, const char *axis)
             tn_replace(tn_output(n, o), out[o]);
         tn_remove(n);
     }
-    sum_gradients(g, axis);
 }
 
-static const struct tn_pass cp = {.struct_size = sizeof cp, .forward = cp_forward, .train = cp_train};
+static const struct tn_pass cp = {
+    .struct_size = sizeof cp, .forward = cp_forward, .train = sum_gradients, .lower = cp_lower};
 
 /* --- pp */
 
