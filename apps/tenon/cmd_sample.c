@@ -58,8 +58,8 @@ static tn_status find(const struct sample *s, const char *run, char **out)
     return *out ? TN_OK : TN_ERR_MEMORY;
 }
 
-/* What concerns other processes or the training is left out: one process is enough here, however many trained.
- * So are places of plugins: a checkpoint may come from anywhere and must not say whose code runs. */
+/* What concerns other processes or the training is left out: one process is enough here, however many
+ * trained. So are places of plugins: a checkpoint may come from anywhere and must not say whose code runs. */
 static int is_of_no_use(const char *key)
 {
     return !strncmp(key, "parallel.", 9) || !strncmp(key, "optimizer.", 10) || !strcmp(key, "backend.comm") ||

@@ -56,8 +56,8 @@ static tn_status read_ini(struct step *s, const json_t *root)
     json_object_foreach(ini, key, v) {
         if (!strcmp(key, "plugins.path"))        /* data must not say whose code runs */
             return tn_error(TN_ERR_INPUT,
-                            "%s: \"ini\" has plugins.path, which only a configuration or the command line may "
-                            "set: leave it out, and give plugins.path=... if you trust that folder",
+                            "%s: \"ini\" has plugins.path, which only a configuration or the command line "
+                            "may set: leave it out, and give plugins.path=... if you trust that folder",
                             s->path);
         if (!(text = json_value(s->arena, v)))
             return tn_error(TN_ERR_INPUT, "%s: \"ini\" has a value for %.80s that is no text, number or flag",

@@ -192,9 +192,7 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
         s = tn_planner_accepts(p, a, &joined);
     if (s)
         return s == TN_DECLINED ? TN_OK : s;
-    a->dead = 1;
-    *b = joined;
-    tn_planner_index(p);
+    tn_planner_joined(p, ia, ib, &joined);
     *done = 1;
     return TN_OK;
 }

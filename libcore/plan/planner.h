@@ -61,7 +61,7 @@ struct tn_planner {
     struct tn_value *values;                     /* all: the graph's, and those that are made twice */
     /* index of steps: by value id */
     uint32_t *made;                              /* step that makes it, or TN_NOWHERE */
-    uint32_t *use_first, *use;                   /* steps that read value v: use[use_first[v] .. use_first[v+1]-1] */
+    uint32_t *use_first, *use_end, *use;         /* steps that read value v: use[use_first[v] .. use_end[v]-1] */
     uint32_t use_room;
     struct tn_spot *spot;                        /* by value id */
     struct tn_arg **arg;                         /* of each row */
@@ -73,6 +73,8 @@ struct tn_planner {
 /* program.c */
 tn_status tn_planner_program(struct tn_planner *p);
 void tn_planner_index(struct tn_planner *p);
+/* Step a dies and step b becomes joined: the same as a new index, but only what they touch is looked at. */
+void tn_planner_joined(struct tn_planner *p, uint32_t a, uint32_t b, const struct tn_step *joined);
 uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, const uint32_t **steps);
 int tn_step_reads(const struct tn_step *s, uint32_t input);         /* the data, not just the shape? */
 int tn_list_repeats(uint32_t list);                                 /* once for each micro-batch? */

@@ -151,13 +151,58 @@ void tn_planner_index(struct tn_planner *p)
             if (tn_step_reads(s, k))
                 p->use[p->use_first[s->in[k]->id + 1]++] = i;
     }
+    memcpy(p->use_end, p->use_first + 1, n_value * sizeof *p->use_end);
+}
+
+/* The readers of what s reads, without steps a and b. */
+static void drop_uses(struct tn_planner *p, const struct tn_step *s, uint32_t a, uint32_t b)
+{
+    for (uint32_t k = 0; k < s->n_in; k++) {
+        uint32_t v = s->in[k]->id, end = p->use_first[v];
+        for (uint32_t u = end; u < p->use_end[v]; u++)
+            if (p->use[u] != a && p->use[u] != b)
+                p->use[end++] = p->use[u];
+        p->use_end[v] = end;
+    }
+}
+
+/* In order of steps; 0 if there is no room. */
+static int add_use(struct tn_planner *p, uint32_t v, uint32_t step)
+{
+    uint32_t u = p->use_end[v];
+
+    if (u == p->use_first[v + 1])
+        return 0;
+    for (; u > p->use_first[v] && p->use[u - 1] > step; u--)
+        p->use[u] = p->use[u - 1];
+    p->use[u] = step;
+    p->use_end[v]++;
+    return 1;
+}
+
+void tn_planner_joined(struct tn_planner *p, uint32_t a, uint32_t b, const struct tn_step *joined)
+{
+    int fits = 1;
+
+    drop_uses(p, &p->step[a], a, b);
+    drop_uses(p, &p->step[b], a, b);
+    for (uint32_t k = 0; k < p->step[a].n_out; k++)
+        p->made[p->step[a].out[k]->id] = TN_NOWHERE;
+    p->step[a].dead = 1;
+    p->step[b] = *joined;
+    for (uint32_t k = 0; k < joined->n_out; k++)
+        p->made[joined->out[k]->id] = b;
+    for (uint32_t k = 0; k < joined->n_in && fits; k++)
+        fits = !tn_step_reads(joined, k) || add_use(p, joined->in[k]->id, b);
+    if (!fits)
+        tn_planner_index(p);
 }
 
 uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, const uint32_t **steps)
 {
     if (steps)
         *steps = p->use + p->use_first[v->id];
-    return p->use_first[v->id + 1] - p->use_first[v->id];
+    return p->use_end[v->id] - p->use_first[v->id];
 }
 
 tn_status tn_planner_program(struct tn_planner *p)
@@ -172,6 +217,7 @@ tn_status tn_planner_program(struct tn_planner *p)
     p->spot = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->spot);
     p->made = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->made);
     p->use_first = tn_alloc_array(p->arena, n_value + 2u, sizeof *p->use_first);
+    p->use_end = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->use_end);
     p->step = tn_alloc_array(p->arena, n_step, sizeof *p->step);
     memset(p->made, 0xff, (n_value + 1u) * sizeof *p->made);
     for (struct tn_value *v = g->all_values; v; v = v->next_value)

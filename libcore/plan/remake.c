@@ -16,6 +16,9 @@ struct remake {
     const struct tn_op *expr;
     uint32_t forward, host; /* steps: makes g; will give it again */
     uint8_t *moves;         /* steps that must go behind the host */
+    uint32_t *went;         /* while they go: from forward on, the new place of each */
+    struct tn_step *moved;  /* room for them */
+    uint32_t done;          /* some step has moved */
 };
 
 static int reads(const struct tn_step *s, const struct tn_value *v)
@@ -124,6 +127,7 @@ static struct tn_value *twin(struct tn_planner *p, const struct tn_value *v)
     t->next_value = p->values;
     p->values = t;
     p->plan->place[t->id].local = p->plan->place[v->id].local;
+    p->spot[t->id] = (struct tn_spot){0};
     return t;
 }
 
@@ -143,22 +147,39 @@ static tn_status with_input(struct tn_planner *p, const struct tn_step *h, struc
     return out->expr ? TN_OK : TN_DECLINED;
 }
 
+/* Where values lie stays as it was decided for now: only the cuts that make them have other places. */
+static void follow_cuts(struct remake *r)
+{
+    struct tn_planner *p = r->p;
+
+    for (uint32_t v = 0; v < p->plan->n_value; v++) {
+        const struct tn_step *cut = p->spot[v].cut;
+        if (cut && cut > p->step + r->forward && cut <= p->step + r->host)
+            p->spot[v].cut = p->step + r->went[cut - p->step];
+    }
+}
+
 /* Steps that move go right behind the host, in their order. */
 static void reorder(struct remake *r)
 {
     struct tn_planner *p = r->p;
-    struct tn_step *moved = tn_alloc_array(p->arena, r->host, sizeof *moved);
     uint32_t n = 0, put = r->forward + 1;
 
     for (uint32_t i = r->forward + 1; i < r->host; i++)
         if (r->moves[i])
-            moved[n++] = p->step[i];
+            r->moved[n++] = p->step[i];
     if (!n)
         return;
     for (uint32_t i = r->forward + 1; i <= r->host; i++)
-        if (i == r->host || !r->moves[i])
+        if (i == r->host || !r->moves[i]) {
+            r->went[i] = put;
             p->step[put++] = p->step[i];
-    memcpy(p->step + put, moved, n * sizeof *moved);
+        }
+    memcpy(p->step + put, r->moved, n * sizeof *r->moved);
+    for (uint32_t i = r->forward + 1; i < r->host; i++)
+        if (r->moves[i])
+            r->went[i] = put++;
+    follow_cuts(r);
 }
 
 static void read_instead(struct tn_planner *p, const struct tn_value *old, struct tn_value *now)
@@ -197,7 +218,7 @@ static tn_status remake(struct remake *r)
     reorder(r);
     read_instead(p, old, g);
     tn_planner_index(p);
-    tn_planner_alias(p); /* steps have moved */
+    r->done = 1;
     return TN_OK;
 }
 
@@ -206,8 +227,12 @@ tn_status tn_planner_remake(struct tn_planner *p)
     struct remake r = {.p = p, .expr = tn_op_find("expr"), .moves = tn_alloc(p->arena, p->n_step + 1u)};
     tn_status s = TN_OK;
 
+    r.went = tn_alloc_array(p->arena, p->n_step + 1u, sizeof *r.went);
+    r.moved = tn_alloc_array(p->arena, p->n_step + 1u, sizeof *r.moved);
     for (; r.forward < p->n_step && !s; r.forward++)
         if (wanted(&r))
             s = remake(&r);
+    if (!s && r.done)
+        tn_planner_alias(p);
     return s;
 }

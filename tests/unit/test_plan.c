@@ -289,6 +289,54 @@ START_TEST(gelu_is_made_again)
 }
 END_TEST
 
+/* Readers and makers are kept up to date fusion by fusion; made anew they must be the same. */
+START_TEST(the_index_follows_what_is_fused)
+{
+    struct tn_graph *g = kit_gpt2(2, 4, 0.1, 1, NULL);
+    struct tn_plan_kernels k = {"ref", kit_ref(TN_KERNELS_ID)};
+    const struct tn_plan_options o = {.kernels = &k, .n_kernels = 1, .n_micro = 2};
+    struct tn_arena *arena = tn_arena_new();
+    struct tn_planner p = {.plan = tn_alloc(arena, sizeof *p.plan), .graph = g, .o = &o, .arena = arena};
+    uint32_t *made, *n, **use, dead = 0;
+    const uint32_t *now;
+
+    p.plan->arena = arena;
+    p.plan->graph = g;
+    p.plan->mesh = tn_mesh_single();
+    p.plan->n_micro = 2;
+    tn_planner_room_new(&p);
+    ck_assert_int_eq(tn_planner_program(&p), TN_OK);
+    tn_planner_alias(&p);
+    ck_assert_int_eq(tn_planner_remake(&p), TN_OK);
+    for (uint32_t i = 0; i < p.n_step; i++)
+        dead += p.step[i].dead;
+    ck_assert_int_eq(tn_planner_fuse(&p), TN_OK);
+    for (uint32_t i = 0; i < p.n_step; i++)
+        dead -= p.step[i].dead;
+    ck_assert_int_lt((int32_t)dead, -10);
+
+    made = tn_alloc_array(arena, p.plan->n_value, sizeof *made);
+    n = tn_alloc_array(arena, p.plan->n_value, sizeof *n);
+    use = tn_alloc_array(arena, p.plan->n_value, sizeof *use);
+    for (struct tn_value *v = p.values; v; v = v->next_value) {
+        made[v->id] = p.made[v->id];
+        n[v->id] = tn_planner_uses(&p, v, &now);
+        use[v->id] = tn_alloc_array(arena, n[v->id] + 1u, sizeof **use);
+        memcpy(use[v->id], now, n[v->id] * sizeof **use);
+    }
+    tn_planner_index(&p);
+    for (struct tn_value *v = p.values; v; v = v->next_value) {
+        ck_assert_msg(made[v->id] == p.made[v->id], "%s: made by %u, in truth by %u", v->name, made[v->id],
+                      p.made[v->id]);
+        ck_assert_msg(n[v->id] == tn_planner_uses(&p, v, &now) &&
+                          !memcmp(use[v->id], now, n[v->id] * sizeof *now),
+                      "%s: other readers than in truth", v->name);
+    }
+    tn_plan_free(p.plan);
+    tn_graph_free(g);
+}
+END_TEST
+
 /* --- whose storage */
 
 static struct tn_graph *split_and_stack(struct tn_value **x, struct tn_value *part[2], struct tn_value **back)
@@ -635,7 +683,7 @@ END_TEST
 
 KIT_MAIN("plan", loops_merge, attention_is_told_of_positions, chunks_are_flat, linear_gelu_is_one_launch,
          fusing_minds_order, fusing_minds_assignments, only_what_the_plugin_takes_is_fused,
-         gelu_is_made_again, splits_and_stacks_cost_nothing, a_value_is_stacked_twice,
+         gelu_is_made_again, the_index_follows_what_is_fused, splits_and_stacks_cost_nothing, a_value_is_stacked_twice,
          a_better_plugin_is_worth_a_copy, what_nobody_takes_is_said, an_optimizer_updates_in_place,
          the_old_value_is_not_lost, a_view_outlives_an_assignment, broadcasts_are_not_overwritten,
          contributions_go_straight_into_the_gradient, loop_values_stay_in_the_loop,
