@@ -110,6 +110,9 @@ int main(int argc, char **argv)
     if (!hold_streams())
         return 1;
     signal(SIGXFSZ, SIG_IGN);
+    /* A BLAS that a plugin brings would start threads of its own as it is loaded, and the process is forked after that
+     * to ask plugins: threads are the pool's business. */
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
 
     int code = dispatch(argc, argv), before = ferror(stdout);
 

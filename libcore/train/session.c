@@ -21,6 +21,7 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
         return status;
     }
     s->mesh = s->engine.world->mesh;
+    s->shape.mesh = s->mesh;
     s->shape.world = tn_mesh_world(&s->mesh);
     s->shape.rank = tn_mesh_rank(&s->mesh);
     *out = s;

@@ -45,6 +45,7 @@ struct tn_session_shape {
     int64_t seq_len, global_batch, micro_batch, n_micro;
     int64_t eval_batch;                          /* sequences of one evaluation: a micro-batch of all data-parallel ranks */
     int64_t world, rank;
+    struct tn_mesh mesh;                         /* seen by this rank */
     int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
     int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without the position table */
 };

@@ -85,8 +85,9 @@ static tn_status take_folder(struct train *t)
 /* " on 4 ranks (dp 2, tp 2)", "" on one. */
 static const char *mesh_text(const struct train *t, char *out, size_t room)
 {
-    const struct tn_mesh *m = &tn_session_plan(t->session, TN_SESSION_TRAIN)->mesh;
-    size_t n = (size_t)snprintf(out, room, " on %lld ranks (", (long long)tn_mesh_world(m));
+    const struct tn_session_shape *shape = tn_session_shape(t->session);
+    const struct tn_mesh *m = &shape->mesh;
+    size_t n = (size_t)snprintf(out, room, " on %lld ranks (", (long long)shape->world);
 
     for (int a = 0, first = 1; a < TN_AXES && n < room; a++)
         if (m->size[a] > 1) {
@@ -95,7 +96,7 @@ static const char *mesh_text(const struct train *t, char *out, size_t room)
         }
     if (n < room)
         snprintf(out + n, room - n, ")");
-    return tn_mesh_world(m) == 1 ? "" : out;
+    return shape->world <= 1 ? "" : out;
 }
 
 static void say_what(struct train *t)

@@ -34,6 +34,13 @@ expect test -z "$(cat rank.1.out)"
 expect cmp <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' alone/metrics.jsonl) \
     <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' two/metrics.jsonl)
 
+case_ "two processes, each with a part of every sequence: validation too"
+ranks 2 bash -c 'train checkpoint.dir=ring parallel.cp=2'
+expect_rc 0
+expect close_to alone/metrics.jsonl ring/metrics.jsonl
+expect cmp <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' alone/metrics.jsonl) \
+    <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' ring/metrics.jsonl)
+
 case_ "on by three kinds: two processes with parameters in chunks, one, two with heads divided"
 ranks 2 bash -c 'train checkpoint.dir=mixed train.micro_batch=2 parallel.zero=3 train.steps=6'
 expect_rc 0
