@@ -53,11 +53,10 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         const struct tn_pass *pass;
         const char *name;
     } known[] = {
-        {"tp", &tp, "tp"},
-        {"cp", &cp, "cp"},
+        {"tp", NULL, "tp"},
+        {"cp", NULL, "cp"},
         {"pp", &pp, "pp"},
-        {"dp", word_value(words, "zero", 0) > 0 ? &shard : &ddp,
-         word_value(words, "zero", 0) > 0 ? "shard" : "ddp"},
+        {"dp", NULL, word_value(words, "zero", 0) > 0 ? "shard" : "ddp"},
     };
     uint32_t n = 0;
 
@@ -65,8 +64,8 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         at += *at == ' ';
         for (int i = 0; i < 4; i++)
             if (!strncmp(at, known[i].axis, 2) && at[2] == '=' && atoi(at + 3) > 1)
-                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis, known[i].pass, word_option,
-                                                    (void *)words};
+                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis,
+                                                    known[i].pass ? known[i].pass : shipped(known[i].name), word_option, (void *)words};
     }
     return n;
 }
