@@ -3,6 +3,7 @@
 # under mpirun. The communicator is stub.so, which needs nothing but the store.
 . "$(dirname "$0")/../support/lib.sh"
 world=$top_builddir/tests/parallel/world
+export LSAN_OPTIONS=suppressions=$top_srcdir/tests/support/lsan.supp:print_suppressions=0
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT TENON_DIR TENON_IFACE TORCHELASTIC_RUN_ID
 unset SLURM_PROCID SLURM_STEP_NUM_TASKS PMIX_NAMESPACE PMIX_RANK TENON_LOG
 set_=("plugins.path=$top_builddir/tests/parallel/stub.so" backend.comm=stub backend.timeout=10)
