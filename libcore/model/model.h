@@ -27,11 +27,10 @@ struct tn_model_use {
 tn_status tn_model_check(const struct tn_model_config *c);
 tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 
-/* Random streams (philox.h): one for each use, so that none ever overlaps. */
+/* Random streams (philox.h): one for each use, so that none ever overlaps. Those of the data have names (sampler.h) and
+ * numbers from 2^31 up. */
 #define TN_STREAM_INIT 0x01000000u               /* + number of the parameter */
 #define TN_STREAM_DROPOUT 0x02000000u            /* + number of the dropout in the model */
-#define TN_STREAM_DATA 0x03000000u
-#define TN_STREAM_EVAL 0x04000000u
 #define TN_STREAM_SAMPLE 0x05000000u
 
 /* --- for the files of models */
