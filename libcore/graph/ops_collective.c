@@ -89,18 +89,18 @@ static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
     return 0;
 }
 
-#define CONVERSION(NAME) \
-    {.name = NAME, .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = TN_MAX_OUT, .shape = like_all, \
+#define CONVERSION(NAME, FLAGS) \
+    {.name = NAME, .flags = TN_OP_COLLECTIVE | FLAGS, .n_in_min = 1, .n_in_max = TN_MAX_OUT, .shape = like_all, \
      .layout = collective_layout, .grad = collective_grad, .flops = no_flops}
 
 const struct tn_op tn_ops_collective[] = {
-    CONVERSION("all_reduce"),
-    CONVERSION("all_gather"),
-    CONVERSION("reduce_scatter"),
-    CONVERSION("all_to_all"),
-    CONVERSION("slice"),
-    CONVERSION("once"),
-    CONVERSION("move"),
+    CONVERSION("all_reduce", TN_OP_INPLACE),
+    CONVERSION("all_gather", 0),
+    CONVERSION("reduce_scatter", 0),
+    CONVERSION("all_to_all", 0),
+    CONVERSION("slice", 0),
+    CONVERSION("once", 0),
+    CONVERSION("move", 0),
     {.name = "ring", .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = 1, .shape = like_all, .layout = ring_layout,
      .grad = ring_grad, .flops = no_flops},
 };

@@ -180,7 +180,7 @@ static tn_status fuse(struct fuser *f, uint32_t ia, uint32_t ib, int alone, int 
     uint32_t others;
     tn_status s;
 
-    if (a->list != b->list || joint(a, b) < 0 || !shapes_fit(p, a, b) || !may_move(p, ia, ib, &others))
+    if (!tn_same_task(a, b) || joint(a, b) < 0 || !shapes_fit(p, a, b) || !may_move(p, ia, ib, &others))
         return TN_OK;
     if ((alone && others) || (!others && a->n_out > 1)) /* a result that nobody wants cannot be dropped */
         return TN_OK;

@@ -177,10 +177,6 @@ tn_status tn_planner_ask(struct tn_planner *p, const struct tn_ask *a, struct tn
     tn_status s;
 
     *out = (struct tn_kernel){.struct_size = sizeof *out};
-    if (!a->op && a->step->op->flags & TN_OP_COLLECTIVE) {
-        s = fill_problem(p, a);
-        return s ? s : p->o->collective(p->o->collective_ctx, a->step->node, &p->room->problem, out);
-    }
     if (!claims(k->table, op))
         return TN_DECLINED;
     s = fill_problem(p, a);
@@ -189,6 +185,16 @@ tn_status tn_planner_ask(struct tn_planner *p, const struct tn_ask *a, struct tn
     if (!s && !out->launch)
         return tn_error(TN_ERR, "kernel plugin %s prepared %s without a launch function", k->name, op);
     return s;
+}
+
+/* As many of it may be under way as its stage has slots. */
+tn_status tn_planner_ask_collective(struct tn_planner *p, const struct tn_ask *a, struct tn_plan_collective *out)
+{
+    tn_status s = fill_problem(p, a);
+
+    *out = (struct tn_plan_collective){.kernel = {.struct_size = sizeof out->kernel}};
+    return s ? s
+             : p->o->collective(p->o->collective_ctx, a->step->node, &p->room->problem, tn_part_slots(p, a->step->list, a->step->part), out);
 }
 
 /* --- nobody takes it */

@@ -3,7 +3,13 @@
  * Time is the number of a row. The rows of the loop over the micro-batches run several times, in the same
  * memory: what is made before the loop and read inside lives to its end; what adds up over the loop, and what
  * is kept of each micro-batch, lives from its begin. With one micro-batch there is no such loop, and
- * accumulators live from their first write. */
+ * accumulators live from their first write.
+ *
+ * Where several micro-batches are in flight, rows of different tasks mix: what lives from one task to another lives
+ * through the whole loop, with a place for each slot of its stage (or, if several stages share it, for each
+ * micro-batch). What lives within one task lives as long as its rows say, for tasks do not overlap.
+ *
+ * A collective touches its operands until the row that waits for it. */
 #include "plan/planner.h"
 #include "base/arena.h"
 #include "plan/offset.h"
@@ -12,6 +18,8 @@ struct life {
     uint32_t lists;   /* bit l: touched in list l */
     uint32_t crosses; /* carries something from one turn of a loop to the next */
     uint32_t accumulates, kept;
+    uint32_t stages;  /* bit: the how manieth stage of this rank touches it, in the loop */
+    uint32_t sent;    /* leaves this rank after its task */
     uint32_t moved; /* number of the storage that it became a part of, or TN_NOWHERE */
 };
 
@@ -67,6 +75,11 @@ static uint32_t storage_of(struct lives *l, const struct tn_value *root)
     return l->of[root->id] = l->n++;
 }
 
+static uint32_t turn_of(const struct tn_planner *p, const struct tn_row *row)
+{
+    return tn_part_stage(p, row->list, row->part) / p->time.n_rank % 32;
+}
+
 static void touch(struct lives *l)
 {
     struct tn_plan *plan = l->p->plan;
@@ -80,7 +93,32 @@ static void touch(struct lives *l)
                 l->storage[s].first = r;
             l->storage[s].last = r;
             l->life[s].lists |= 1u << plan->row[r].list;
+            if (plan->row[r].list == TN_LIST_FORWARD || plan->row[r].list == TN_LIST_BACKWARD)
+                l->life[s].stages |= 1u << turn_of(l->p, &plan->row[r]);
+            l->life[s].sent |= plan->row[r].way == TN_ROW_SEND;
         }
+}
+
+/* A collective that others run beside has a workspace of its own. */
+static void own_workspaces(struct lives *l)
+{
+    struct tn_plan *plan = l->p->plan;
+
+    for (uint32_t r = 0; r < plan->n_row; r++) {
+        struct tn_row *row = &plan->row[r];
+        uint64_t bytes = row->kernel[0] >= 0 ? plan->kernel[row->kernel[0]].kernel.workspace : 0, later = 0;
+
+        later = row->kernel[1] >= 0 ? plan->kernel[row->kernel[1]].kernel.workspace : 0;
+        bytes = later > bytes ? later : bytes;
+        if (row->way != TN_ROW_START || (row->wait == r + 1 && plan->row[r + 1].list == row->list) || !bytes) {
+            plan->workspace_bytes = bytes > plan->workspace_bytes ? bytes : plan->workspace_bytes;
+            continue;
+        }
+        l->storage[l->n] = (struct tn_storage){
+            .where = TN_AT_ARENA, .first = r, .last = row->wait, .bytes = bytes, .value = row->node->out[0]};
+        l->life[l->n] = (struct life){.moved = TN_NOWHERE, .crosses = 1};
+        row->work = plan->row[row->wait].work = l->n++;
+    }
 }
 
 static void touch_sources(struct lives *l)
@@ -116,6 +154,34 @@ static void stretch(struct lives *l, uint32_t s, uint32_t lists, uint32_t first,
         x->last = end - 1;
 }
 
+/* Several micro-batches in flight: what goes from task to task gets its places, and the whole loop. */
+static void spread(struct lives *l, uint32_t s)
+{
+    const uint32_t forward = 1u << TN_LIST_FORWARD, backward = 1u << TN_LIST_BACKWARD;
+    const struct tn_plan *plan = l->p->plan;
+    struct tn_storage *x = &l->storage[s];
+    struct life *life = &l->life[s];
+    uint32_t loop = life->lists & (forward | backward), alone = !(life->stages & (life->stages - 1)), slots;
+    int here = !(life->lists & ~(forward | backward)) && x->where == TN_AT_ARENA && !life->accumulates && !x->micro_stride;
+
+    if (!loop || plan->n_micro == 1 || (l->p->in_sequence && !life->sent))
+        return;
+    if (here && !life->sent && alone && loop != (forward | backward))
+        return;
+    if (here && !alone) {
+        x->micro_stride = align(x->bytes);
+        x->bytes = x->micro_stride * plan->n_micro;
+    } else if (here) {
+        slots = l->p->time.slots[l->p->plan->mesh.coord[tn_stage_axis()] + l->p->time.n_rank * (uint32_t)__builtin_ctz(life->stages)];
+        x->slot_stride = slots > 1 ? align(x->bytes) : 0;
+        x->bytes = slots > 1 ? x->slot_stride * slots : x->bytes;
+    }
+    life->crosses = 1;
+    x->first = x->first < plan->list_first[TN_LIST_FORWARD] ? x->first : plan->list_first[TN_LIST_FORWARD];
+    if (x->last < plan->list_first[TN_LIST_AFTER] - 1)
+        x->last = plan->list_first[TN_LIST_AFTER] - 1;
+}
+
 static void stretch_all(struct lives *l)
 {
     const struct tn_plan *plan = l->p->plan;
@@ -127,6 +193,7 @@ static void stretch_all(struct lives *l)
         stretch(l, s, 1u << TN_LIST_PER_MICRO, first[TN_LIST_PER_MICRO], first[TN_LIST_READY]);
         stretch(l, s, 1u << TN_LIST_FORWARD | 1u << TN_LIST_BACKWARD, first[TN_LIST_FORWARD],
                 first[TN_LIST_AFTER]);
+        spread(l, s);
         if (l->life[s].kept && plan->n_row)
             l->storage[s].last = plan->n_row - 1;
     }
@@ -143,6 +210,24 @@ static int same_place(const struct tn_planner *p, const struct tn_arg *a, const 
     return !memcmp(a->stride, b->stride, rank * sizeof *a->stride);
 }
 
+/* Until when row r works: a collective until it was waited for. */
+static uint32_t end_of(const struct tn_row *row, uint32_t r)
+{
+    return row->way == TN_ROW_START ? row->wait : r;
+}
+
+/* Does anybody else touch storage s while row r works? */
+static int is_shared(const struct lives *l, uint32_t r, uint32_t s)
+{
+    const struct tn_plan *plan = l->p->plan;
+
+    for (uint32_t i = r + 1; i < end_of(&plan->row[r], r); i++)
+        for (uint32_t k = 0; k < plan->row[i].n_in + plan->row[i].n_out; k++)
+            if (l->p->arg[i][k].root && resolve(l, l->of[l->p->arg[i][k].root->id]) == s)
+                return 1;
+    return 0;
+}
+
 /* May output `out` of row r take the storage of input k? */
 static int may_take(const struct lives *l, uint32_t r, const struct tn_arg *out, uint32_t k)
 {
@@ -153,9 +238,9 @@ static int may_take(const struct lives *l, uint32_t r, const struct tn_arg *out,
     if (s == TN_NOWHERE)
         return 0;
     const struct tn_storage *x = &l->storage[s];
-    if (x->where != TN_AT_ARENA || x->last != r || x->micro_stride || l->life[s].kept ||
+    if (x->where != TN_AT_ARENA || x->last != end_of(row, r) || x->micro_stride || x->slot_stride || l->life[s].kept ||
         x->bytes != tn_plan_bytes(l->p->plan, out->value) ||
-        (l->life[s].crosses && tn_list_repeats(row->list)) || !same_place(l->p, in, out))
+        (l->life[s].crosses && tn_list_repeats(row->list) && !row->once) || !same_place(l->p, in, out) || is_shared(l, r, s))
         return 0;
     for (uint32_t j = 0; j < row->n_in + row->n_out; j++)
         if (&arg[j] != in && &arg[j] != out && arg[j].root && resolve(l, l->of[arg[j].root->id]) == s &&
@@ -179,13 +264,13 @@ static void reuse(struct lives *l)
 
     for (uint32_t r = 0; r < plan->n_row; r++) {
         const struct tn_row *row = &plan->row[r];
-        if (!(tn_op_find(row->op)->flags & TN_OP_INPLACE))
+        if (row->way > TN_ROW_START || !(tn_op_find(row->op)->flags & TN_OP_INPLACE))
             continue;
         for (uint32_t o = 0; o < row->n_out; o++) {
             const struct tn_arg *out = &l->p->arg[r][row->n_in + o];
             uint32_t s = l->of[out->root->id];
             const struct tn_storage *x = &l->storage[s];
-            if (out->root != out->value || x->where != TN_AT_ARENA || x->first != r || x->micro_stride ||
+            if (out->root != out->value || x->where != TN_AT_ARENA || x->first != r || x->micro_stride || x->slot_stride ||
                 l->life[s].accumulates || l->life[s].moved != TN_NOWHERE)
                 continue;
             for (uint32_t k = 0; k < row->n_in; k++)
@@ -285,6 +370,14 @@ static void set_lists(struct tn_planner *p)
             r++;
     }
     plan->list_first[TN_LISTS] = r;
+    plan->part = tn_alloc_array(p->arena, TN_LISTS + 2u * plan->n_stage, sizeof *plan->part);
+    for (r = 0; r < plan->n_row; r++) {
+        const struct tn_row *row = &plan->row[r];
+        struct tn_plan_part *last = plan->n_part ? &plan->part[plan->n_part - 1] : NULL;
+        if (!last || last->list != row->list || last->part != row->part)
+            *(last = &plan->part[plan->n_part++]) = (struct tn_plan_part){row->list, row->part, r, r};
+        last->end = r + 1;
+    }
 }
 
 void tn_planner_lifetimes(struct tn_planner *p)
@@ -292,14 +385,15 @@ void tn_planner_lifetimes(struct tn_planner *p)
     struct lives l = {.p = p};
     uint32_t n = p->plan->n_value;
 
-    l.storage = tn_alloc_array(p->arena, n + 1u, sizeof *l.storage);
-    l.life = tn_alloc_array(p->arena, n + 1u, sizeof *l.life);
+    l.storage = tn_alloc_array(p->arena, n + p->plan->n_row + 1u, sizeof *l.storage);
+    l.life = tn_alloc_array(p->arena, n + p->plan->n_row + 1u, sizeof *l.life);
     l.of = tn_alloc_array(p->arena, n + 1u, sizeof *l.of);
     memset(l.of, 0xff, (n + 1u) * sizeof *l.of);
     set_lists(p);
     touch(&l);
     touch_sources(&l);
     stretch_all(&l);
+    own_workspaces(&l);
     if (!p->o->no_inplace)
         reuse(&l);
     place_arena(&l);

@@ -18,7 +18,7 @@ uint64_t tn_plan_bytes(const struct tn_plan *plan, const struct tn_value *v)
 
 static int draws(const struct tn_row *row)
 {
-    return tn_op_find(row->op)->flags & TN_OP_RANDOM &&
+    return row->way == TN_ROW_COMPUTE && tn_op_find(row->op)->flags & TN_OP_RANDOM &&
            (tn_node_float(row->node, "p", 0) > 0 || tn_node_float(row->node, "dropout", 0) > 0);
 }
 
@@ -48,26 +48,48 @@ static void set_uniforms(struct tn_plan *plan)
 
 /* --- tasks */
 
-static void add_task(struct tn_plan *plan, uint32_t list, uint32_t micro)
+static void add_task(struct tn_plan *plan, uint32_t list, uint32_t at, uint32_t micro, uint32_t slot)
 {
-    if (plan->list_first[list] < plan->list_first[list + 1])
-        plan->task[plan->n_task++] = (struct tn_task){list, micro, 0};
+    for (uint32_t i = 0; i < plan->n_part; i++) {
+        struct tn_task t = {.list = list, .micro = micro, .slot = slot, .part = i, .last = 1};
+
+        if (plan->part[i].list != list || plan->part[i].part != at || plan->part[i].first == plan->part[i].end)
+            continue;
+        for (uint32_t k = 0; k < plan->n_task; k++)
+            if (plan->task[k].part == i)
+                t.later = 1, plan->task[k].last = 0;
+        plan->task[plan->n_task++] = t;
+    }
 }
 
-static void set_tasks(struct tn_plan *plan)
+/* What this rank does of forward and backward, in the order of the schedule. */
+static void add_turns(struct tn_planner *p)
 {
-    plan->task = tn_alloc_array(plan->arena, 3u * plan->n_micro + 4u, sizeof *plan->task);
-    add_task(plan, TN_LIST_PROLOGUE, 0);
-    for (uint32_t m = 0; m < plan->n_micro; m++)
-        add_task(plan, TN_LIST_PER_MICRO, m);
-    add_task(plan, TN_LIST_READY, 0);
-    for (uint32_t m = 0; m < plan->n_micro; m++) {
-        add_task(plan, TN_LIST_FORWARD, m);
-        add_task(plan, TN_LIST_BACKWARD, m);
+    struct tn_plan *plan = p->plan;
+    uint32_t rank = (uint32_t)plan->mesh.coord[tn_stage_axis()];
+
+    for (uint32_t i = 0; i < p->time.n_turn[rank]; i++) {
+        const struct tn_turn *x = &p->time.turn[rank][i];
+        uint32_t stage = x->stage / p->time.n_rank, backward = x->phase == TN_BACKWARD;
+
+        add_task(plan, backward ? TN_LIST_BACKWARD : TN_LIST_FORWARD, backward ? plan->n_stage - 1 - stage : stage, x->micro, x->slot);
     }
-    add_task(plan, TN_LIST_AFTER, 0);
+}
+
+static void set_tasks(struct tn_planner *p)
+{
+    struct tn_plan *plan = p->plan;
+    uint32_t rank = (uint32_t)plan->mesh.coord[tn_stage_axis()];
+
+    plan->task = tn_alloc_array(plan->arena, plan->n_micro + p->time.n_turn[rank] + 4u, sizeof *plan->task);
+    add_task(plan, TN_LIST_PROLOGUE, 0, 0, 0);
+    for (uint32_t m = 0; m < plan->n_micro; m++)
+        add_task(plan, TN_LIST_PER_MICRO, 0, m, 0);
+    add_task(plan, TN_LIST_READY, 0, 0, 0);
+    add_turns(p);
+    add_task(plan, TN_LIST_AFTER, 0, 0, 0);
     plan->n_update_task = plan->n_task;
-    add_task(plan, TN_LIST_UPDATE, 0);
+    add_task(plan, TN_LIST_UPDATE, 0, 0, 0);
     plan->n_update_task = plan->n_task - plan->n_update_task;
 }
 
@@ -94,11 +116,6 @@ static tn_status make(struct tn_planner *p)
     struct tn_plan *plan = p->plan;
     tn_status s;
 
-    if (p->graph->n_task)
-        return tn_error(TN_ERR,
-                        "the graph has a schedule of %u tasks with several micro-batches in flight: this "
-                        "plan has one at a time",
-                        p->graph->n_task);
     tn_planner_room_new(p);
     s = tn_planner_program(p);
     if (!s)
@@ -115,10 +132,7 @@ static tn_status make(struct tn_planner *p)
         return s;
     tn_planner_lifetimes(p);
     set_uniforms(plan);
-    set_tasks(plan);
-    for (uint32_t i = 0; i < plan->n_kernel; i++)
-        if (plan->kernel[i].kernel.workspace > plan->workspace_bytes)
-            plan->workspace_bytes = plan->kernel[i].kernel.workspace;
+    set_tasks(p);
     return TN_OK;
 }
 

@@ -12,6 +12,13 @@
  * inputs that differ between micro-batches is walked like that too (PER_MICRO), so that it can count over the
  * whole update. UPDATE begins with the first launch that overwrites something persistent: a run can stop before.
  *
+ * Pipelines. A rank with several stages has a part of FORWARD and of BACKWARD for each, and the tasks follow the
+ * schedule (timetable.h), so several micro-batches are in flight. What lives from one task to another then has a
+ * place in each slot of its stage; what lives within a task is shared by all.
+ *
+ * Collectives run beside the launches that follow them: a row starts one, and another, before the first launch that
+ * touches what it makes, waits for it (wait.c). What it reads and writes is left alone between the two.
+ *
  * The plan borrows the graph and the kernel tables; both must outlive it. */
 #ifndef TN_PLAN_PLAN_H
 #define TN_PLAN_PLAN_H
@@ -38,6 +45,14 @@ struct tn_plan_kernels {
     const struct tn_kernels *table;
 };
 
+/* What a collective is to a plan: l->micro of its launches is the slot, 0 where there are none. */
+struct tn_plan_collective {
+    struct tn_kernel kernel;                     /* starts it, and owns the state */
+    /* Waits for what was started in the slot; all of them, whatever the slot. NULL, both: it is done when it has started. */
+    tn_status (*wait)(void *state, const struct tn_launch *l);
+    tn_status (*wait_all)(void *state, const struct tn_launch *l);
+};
+
 struct tn_plan_options {
     const struct tn_plan_kernels *kernels;       /* in order of preference */
     uint32_t n_kernels;
@@ -45,7 +60,7 @@ struct tn_plan_options {
     struct tn_value *const *keep;                /* readable after the step; those made anew in each micro-batch */
     uint32_t n_keep;                             /* are kept for all of them. Scalar outputs are kept anyway. */
     /* Prepares a collective like a kernel; NULL: there is no communicator, a collective is an error. */
-    tn_status (*collective)(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out);
+    tn_status (*collective)(void *ctx, const struct tn_node *n, const struct tn_problem *p, uint32_t slots, struct tn_plan_collective *out);
     void *collective_ctx;
     uint32_t no_fuse, no_inplace, no_alias, no_remake;           /* optimizations off, one by one, for tests and doubts */
 };
@@ -55,6 +70,7 @@ struct tn_storage {
     uint32_t first, last;                        /* rows between which it is needed */
     uint64_t offset, bytes;                      /* all parts */
     uint64_t micro_stride;                       /* bytes between the parts of two micro-batches, or 0 */
+    uint64_t slot_stride;                        /* bytes between the parts of two slots, or 0 */
     const struct tn_value *value;                /* whose it is: the source, or the first to be written here */
 };
 
@@ -73,6 +89,12 @@ struct tn_ref {
     uint64_t offset;
 };
 
+#define TN_ROW_COMPUTE 0u                        /* done, in the queue's order, when the next is launched */
+#define TN_ROW_START 1u                          /* goes on beside what follows, until the row `wait` */
+#define TN_ROW_WAIT 2u                           /* has the node and the operands of its start */
+#define TN_ROW_SEND 3u                           /* waited for when its slot is used again, and before AFTER */
+#define TN_ROW_SENT 4u                           /* waits for sends; without operands */
+
 /* One launch. */
 struct tn_row {
     const struct tn_node *node;
@@ -84,6 +106,11 @@ struct tn_row {
     const struct tn_value *const *value;         /* inputs, then outputs */
     const struct tn_ref *ref;
     int32_t kernel[2];                           /* for the first micro-batch and the later ones; -1: no launch */
+    uint32_t part;                               /* of FORWARD and BACKWARD: the how manieth stage of this rank to run it */
+    uint32_t once;                               /* in these lists: with the last micro-batch only */
+    uint32_t way;                                /* TN_ROW_… */
+    uint32_t wait;                               /* TN_ROW_START: the row that waits for it */
+    uint32_t work;                               /* storage of its own for the kernel's workspace, or TN_NOWHERE: the shared one */
     double flops, bytes;                         /* of one launch; bytes it must read and write */
 };
 
@@ -92,8 +119,15 @@ struct tn_plan_kernel {
     const char *by;                              /* the plugin */
 };
 
+/* Rows first .. end - 1: a list, or of FORWARD and BACKWARD what belongs to one stage. */
+struct tn_plan_part {
+    uint32_t list, part, first, end;
+};
+
 struct tn_task {
     uint32_t list, micro, slot;
+    uint32_t part;                               /* number of a tn_plan_part */
+    uint32_t later, last;                        /* not the first task of its part; the last one */
 };
 
 /* Numbers that the host computes before each step. */
@@ -106,11 +140,13 @@ struct tn_plan {
     struct tn_arena *arena;
     const struct tn_graph *graph;
     struct tn_mesh mesh;
-    uint32_t n_micro, n_row, n_storage, n_task, n_update_task, n_kernel, n_uniform, n_value;
+    uint32_t n_micro, n_row, n_storage, n_task, n_update_task, n_kernel, n_uniform, n_value, n_part;
+    uint32_t n_stage;                            /* of this rank */
     struct tn_row *row;                          /* in program order */
     uint32_t list_first[TN_LISTS + 1];           /* rows of list l: list_first[l] .. list_first[l + 1] - 1 */
     struct tn_storage *storage;
     struct tn_plan_place *place;                 /* by value id */
+    struct tn_plan_part *part;
     struct tn_task *task;                        /* the last n_update_task ones update */
     struct tn_plan_kernel *kernel;
     struct tn_uniform *uniform;

@@ -11,6 +11,7 @@
 #define TN_PLAN_PLANNER_H
 #include "graph/op.h"
 #include "plan/plan.h"
+#include "plan/timetable.h"
 
 struct tn_step {
     const struct tn_node *node;
@@ -18,7 +19,7 @@ struct tn_step {
     struct tn_value **in, **out;
     uint32_t n_in, n_out;
     const struct tn_expr *expr;
-    uint32_t list;
+    uint32_t list, part, once;                   /* as those of its rows */
     uint32_t dead;                               /* fused into another, or its results are written by others */
     uint32_t merged;
     double flops;
@@ -51,8 +52,19 @@ struct tn_arg {
     int64_t offset, stride[TN_MAX_RANK];
 };
 
+/* A collective that was started and not yet waited for. */
+struct tn_flight {
+    const struct tn_step *step;
+    uint32_t row;
+    struct tn_plan_collective how;
+};
+
 struct tn_planner {
     struct tn_plan *plan;
+    struct tn_timetable time;
+    uint32_t in_sequence;                        /* one micro-batch after the other */
+    struct tn_flight *flight, *send;             /* send: waited for when the slot is used again */
+    uint32_t n_flight, n_send;
     struct tn_graph *graph;
     const struct tn_plan_options *o;
     struct tn_arena *arena;                      /* the plan's */
@@ -78,6 +90,9 @@ void tn_planner_joined(struct tn_planner *p, uint32_t a, uint32_t b, const struc
 uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, const uint32_t **steps);
 int tn_step_reads(const struct tn_step *s, uint32_t input);         /* the data, not just the shape? */
 int tn_list_repeats(uint32_t list);                                 /* once for each micro-batch? */
+int tn_same_task(const struct tn_step *a, const struct tn_step *b); /* are they always walked together? */
+uint32_t tn_part_stage(const struct tn_planner *p, uint32_t list, uint32_t part);   /* of FORWARD or BACKWARD: the stage */
+uint32_t tn_part_slots(const struct tn_planner *p, uint32_t list, uint32_t part);
 
 /* fuse.c */
 tn_status tn_planner_fuse(struct tn_planner *p);
@@ -102,6 +117,17 @@ int tn_expr_is_sum(const struct tn_expr *e, uint32_t n_in);          /* of all i
 tn_status tn_planner_rows(struct tn_planner *p);
 void tn_planner_release(struct tn_planner *p);
 
+struct tn_row *tn_planner_add_row(struct tn_planner *p, const struct tn_step *s, const char *op, const struct tn_arg *arg, uint32_t n_in,
+                                  uint32_t n_out);
+struct tn_row *tn_planner_put_row(struct tn_planner *p, const struct tn_row *row, struct tn_arg *arg);
+int32_t tn_planner_keep_kernel(struct tn_planner *p, const struct tn_kernel *k, const char *by);
+
+/* wait.c */
+void tn_planner_started(struct tn_planner *p, const struct tn_step *s, uint32_t row, const struct tn_plan_collective *how);
+void tn_planner_wait_for(struct tn_planner *p, const struct tn_step *next);         /* NULL: the end */
+void tn_planner_wait_for_sends(struct tn_planner *p);             /* before AFTER */
+void tn_planner_wait_in_forward(struct tn_planner *p);            /* when all rows are there */
+
 /* kernel.c */
 struct tn_ask {
     const struct tn_step *step;
@@ -111,6 +137,7 @@ struct tn_ask {
     uint32_t table;                              /* number of the kernel table */
 };
 tn_status tn_planner_ask(struct tn_planner *p, const struct tn_ask *ask, struct tn_kernel *out);
+tn_status tn_planner_ask_collective(struct tn_planner *p, const struct tn_ask *ask, struct tn_plan_collective *out);
 tn_status tn_planner_nobody(struct tn_planner *p, const struct tn_ask *ask);
 void tn_planner_arg(struct tn_planner *p, const struct tn_value *v, int contiguous, struct tn_arg *out);
 void tn_step_args(struct tn_planner *p, const struct tn_step *s, int contiguous, struct tn_arg *arg);

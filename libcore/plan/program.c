@@ -7,9 +7,16 @@
 #include "plan/planner.h"
 #include "base/arena.h"
 
+#define MOST_STAGES 32u                          /* of one rank: bits of a word */
+
 int tn_list_repeats(uint32_t list)
 {
     return list == TN_LIST_PER_MICRO || list == TN_LIST_FORWARD || list == TN_LIST_BACKWARD;
+}
+
+int tn_same_task(const struct tn_step *a, const struct tn_step *b)
+{
+    return a->list == b->list && a->part == b->part && a->once == b->once;
 }
 
 int tn_step_reads(const struct tn_step *s, uint32_t input)
@@ -65,13 +72,60 @@ static tn_status check_reads(const struct tn_planner *p, const struct tn_step *s
             continue;
         if (v->kind == TN_VALUE_INPUT && v->per_micro && !tn_list_repeats(s->list))
             return bad_read(s, v, "an input that differs between the micro-batches, outside of them");
-        if (!m || accumulates(m) || !tn_list_repeats(m->list))
+        if (!m || accumulates(m) || m->once || !tn_list_repeats(m->list))
             continue;
         if (!tn_list_repeats(s->list) || (m->list == TN_LIST_PER_MICRO) != (s->list == TN_LIST_PER_MICRO))
             return bad_read(
                 s, v, "which is made anew in each micro-batch: only an accum of it may be read elsewhere");
     }
     return TN_OK;
+}
+
+/* --- stages */
+
+/* The stages of this rank in the order in which a micro-batch passes them. */
+uint32_t tn_part_stage(const struct tn_planner *p, uint32_t list, uint32_t part)
+{
+    uint32_t n = p->plan->n_stage, first = (uint32_t)p->plan->mesh.coord[tn_stage_axis()];
+
+    return first + p->time.n_rank * (list == TN_LIST_BACKWARD ? n - 1 - part : part);
+}
+
+uint32_t tn_part_slots(const struct tn_planner *p, uint32_t list, uint32_t part)
+{
+    uint32_t stage = tn_part_stage(p, list, part);
+
+    return list != TN_LIST_FORWARD && list != TN_LIST_BACKWARD ? 1 : stage < p->time.n_stage ? p->time.slots[stage] : 1;
+}
+
+/* What has no stage is done as soon as what it needs is there. */
+static uint32_t part_without_stage(const struct tn_planner *p, const struct tn_step *s)
+{
+    uint32_t part = 0;
+
+    for (uint32_t i = 0; i < s->n_in; i++) {
+        uint32_t made = p->made[s->in[i]->id];
+
+        if (made != TN_NOWHERE && p->step[made].list == s->list && p->step[made].part > part)
+            part = p->step[made].part;
+    }
+    return part;
+}
+
+/* A move belongs to the sender's stage where it is sent, to the receiver's where it arrives. */
+static uint32_t part_of(const struct tn_planner *p, const struct tn_step *s)
+{
+    int64_t ranks = p->time.n_rank, here = p->plan->mesh.coord[tn_stage_axis()], from, stage = tn_stage_of_node(s->node, &from);
+    uint32_t turn;
+
+    if ((s->list != TN_LIST_FORWARD && s->list != TN_LIST_BACKWARD) || p->plan->n_stage == 1)
+        return 0;
+    if (from >= 0 && from % ranks == here)
+        stage = from;
+    if (stage < 0)
+        return part_without_stage(p, s);
+    turn = (uint32_t)(stage / ranks);
+    return turn >= p->plan->n_stage ? 0 : s->list == TN_LIST_BACKWARD ? p->plan->n_stage - 1 - turn : turn;
 }
 
 static tn_status add_step(struct tn_planner *p, const struct tn_node *n)
@@ -95,6 +149,8 @@ static tn_status add_step(struct tn_planner *p, const struct tn_node *n)
         s->list = n->phase == TN_FORWARD    ? TN_LIST_FORWARD
                   : n->phase == TN_BACKWARD ? TN_LIST_BACKWARD
                                             : TN_LIST_AFTER;
+    s->part = part_of(p, s);
+    s->once = (s->list == TN_LIST_FORWARD || s->list == TN_LIST_BACKWARD) && !strcmp(tn_node_text(n, "when"), "last");
     if (!status)
         status = check_reads(p, s);
     for (uint32_t o = 0; o < s->n_out; o++)
@@ -112,16 +168,17 @@ static uint32_t count_nodes(const struct tn_graph *g)
     return n;
 }
 
-/* The three parts of the prologue one after the other; the rest is in order already. */
-static void sort_prologue(struct tn_planner *p)
+/* The three parts of the prologue one after the other, and the stages of forward and backward. */
+static void sort_lists(struct tn_planner *p)
 {
     struct tn_step *sorted = tn_alloc_array(p->arena, p->n_step, sizeof *sorted);
     uint32_t n = 0;
 
     for (uint32_t list = 0; list < TN_LISTS; list++)
-        for (uint32_t i = 0; i < p->n_step; i++)
-            if (p->step[i].list == list)
-                sorted[n++] = p->step[i];
+        for (uint32_t part = 0; part < p->plan->n_stage; part++)
+            for (uint32_t i = 0; i < p->n_step; i++)
+                if (p->step[i].list == list && p->step[i].part == part)
+                    sorted[n++] = p->step[i];
     p->step = sorted;
 }
 
@@ -205,12 +262,30 @@ uint32_t tn_planner_uses(const struct tn_planner *p, const struct tn_value *v, c
     return p->use_end[v->id] - p->use_first[v->id];
 }
 
+static tn_status make_timetable(struct tn_planner *p)
+{
+    uint32_t rank = (uint32_t)p->plan->mesh.coord[tn_stage_axis()];
+    tn_status s = tn_timetable_make(p->arena, p->graph, p->plan->n_micro, 1, 2, &p->time);
+
+    if (s)
+        return s;
+    p->plan->n_stage = (p->time.n_stage - rank + p->time.n_rank - 1) / p->time.n_rank;
+    if (p->plan->n_stage > MOST_STAGES)
+        return tn_error(TN_ERR_CONFIG, "%u stages of the pipeline on one rank: at most %u are possible", p->plan->n_stage, MOST_STAGES);
+    p->in_sequence = (uint32_t)tn_timetable_in_sequence(&p->time, rank);
+    return TN_OK;
+}
+
 tn_status tn_planner_program(struct tn_planner *p)
 {
     struct tn_graph *g = p->graph;
     uint32_t n_step = count_nodes(g), n_value = g->n_value + n_step; /* room for what is made twice */
+    tn_status status;
 
     tn_graph_settle(g);
+    status = make_timetable(p);
+    if (status)
+        return status;
     p->plan->n_value = g->n_value;
     p->values = g->all_values;
     p->plan->place = tn_alloc_array(p->arena, n_value + 1u, sizeof *p->plan->place);
@@ -227,7 +302,7 @@ tn_status tn_planner_program(struct tn_planner *p)
         if (s)
             return s;
     }
-    sort_prologue(p);
+    sort_lists(p);
     tn_planner_index(p);
     return TN_OK;
 }

@@ -7,7 +7,7 @@ static uint32_t launches(const struct tn_plan *plan, const struct tn_row *row)
     int repeats =
         row->list == TN_LIST_PER_MICRO || row->list == TN_LIST_FORWARD || row->list == TN_LIST_BACKWARD;
 
-    return (row->kernel[0] >= 0) + (repeats && row->kernel[1] >= 0 ? plan->n_micro - 1 : 0);
+    return (row->kernel[0] >= 0) + (repeats && !row->once && row->kernel[1] >= 0 ? plan->n_micro - 1 : 0);
 }
 
 static uint64_t at(const struct tn_plan *plan, uint32_t where)

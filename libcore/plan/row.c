@@ -9,7 +9,7 @@
 #include "plan/planner.h"
 #include "base/arena.h"
 
-static int32_t keep_kernel(struct tn_planner *p, const struct tn_kernel *k, const char *by)
+int32_t tn_planner_keep_kernel(struct tn_planner *p, const struct tn_kernel *k, const char *by)
 {
     struct tn_plan *plan = p->plan;
 
@@ -34,10 +34,10 @@ void tn_planner_release(struct tn_planner *p)
 
 /* --- the rows */
 
-static struct tn_row *add_row(struct tn_planner *p, const struct tn_ask *a)
+/* At the end; arg is borrowed as long as the plan is made. */
+struct tn_row *tn_planner_put_row(struct tn_planner *p, const struct tn_row *given, struct tn_arg *given_arg)
 {
     struct tn_plan *plan = p->plan;
-    uint32_t n = a->n_in + a->n_out;
 
     if (plan->n_row == p->row_room) {
         p->row_room = p->row_room ? 2 * p->row_room : 256;
@@ -50,24 +50,47 @@ static struct tn_row *add_row(struct tn_planner *p, const struct tn_ask *a)
         plan->row = row;
         p->arg = arg;
     }
-    struct tn_arg *arg = tn_alloc_array(p->arena, n + 1u, sizeof *arg);
-    const struct tn_value **value = tn_alloc_array(p->arena, n + 1u, sizeof *value);
-    memcpy(arg, a->arg, n * sizeof *arg);
-    for (uint32_t k = 0; k < n; k++)
+    p->arg[plan->n_row] = given_arg;
+    plan->row[plan->n_row] = *given;
+    return &plan->row[plan->n_row++];
+}
+
+struct tn_row *tn_planner_add_row(struct tn_planner *p, const struct tn_step *s, const char *op, const struct tn_arg *given, uint32_t n_in,
+                                  uint32_t n_out)
+{
+    struct tn_arg *arg = tn_alloc_array(p->arena, n_in + n_out + 1u, sizeof *arg);
+    const struct tn_value **value = tn_alloc_array(p->arena, n_in + n_out + 1u, sizeof *value);
+
+    for (uint32_t k = 0; k < n_in + n_out; k++) {
+        arg[k] = given[k];
         value[k] = arg[k].value;
-    p->arg[plan->n_row] = arg;
-    struct tn_row *row = &plan->row[plan->n_row++];
-    *row = (struct tn_row){.node = a->step->node,
-                           .op = a->op ? a->op : a->step->op->name,
-                           .list = a->step->list,
-                           .n_in = a->n_in,
-                           .n_out = a->n_out,
-                           .merged = a->op ? 1 : a->step->merged,
-                           .uniform = TN_NOWHERE,
-                           .value = value,
-                           .expr = a->op ? NULL : a->step->expr,
-                           .kernel = {-1, -1},
-                           .flops = a->op ? 0 : a->step->flops};
+    }
+    return tn_planner_put_row(p,
+                              &(struct tn_row){.node = s->node,
+                                               .op = op,
+                                               .list = s->list,
+                                               .part = s->part,
+                                               .once = s->once,
+                                               .n_in = n_in,
+                                               .n_out = n_out,
+                                               .merged = 1,
+                                               .uniform = TN_NOWHERE,
+                                               .value = value,
+                                               .wait = TN_NOWHERE,
+                                               .work = TN_NOWHERE,
+                                               .kernel = {-1, -1}},
+                              arg);
+}
+
+static struct tn_row *add_row(struct tn_planner *p, const struct tn_ask *a)
+{
+    struct tn_row *row = tn_planner_add_row(p, a->step, a->op ? a->op : a->step->op->name, a->arg, a->n_in, a->n_out);
+
+    if (a->op)
+        return row;
+    row->merged = a->step->merged;
+    row->expr = a->step->expr;
+    row->flops = a->step->flops;
     return row;
 }
 
@@ -110,13 +133,10 @@ static tn_status ask_both(struct tn_planner *p, struct tn_ask *a, const uint32_t
 static void keep_both(struct tn_planner *p, const struct tn_ask *a, const uint32_t accumulate[2],
                       const struct tn_kernel k[2], struct tn_row *row)
 {
-    const char *by =
-        a->step->op->flags & TN_OP_COLLECTIVE && !a->op ? "communicator" : p->o->kernels[a->table].name;
-
     for (int m = 0; m < 2; m++) {
         if (accumulate[m] == TN_NOWHERE)
             continue;
-        row->kernel[m] = m && accumulate[1] == accumulate[0] ? row->kernel[0] : keep_kernel(p, &k[m], by);
+        row->kernel[m] = m && accumulate[1] == accumulate[0] ? row->kernel[0] : tn_planner_keep_kernel(p, &k[m], p->o->kernels[a->table].name);
     }
 }
 
@@ -204,22 +224,46 @@ static int is_empty(const struct tn_planner *p, const struct tn_ask *a)
     return 1;
 }
 
+/* Operands as they are placed, or without gaps: then copies are put around it. */
+static tn_status collective_row(struct tn_planner *p, const struct tn_step *s)
+{
+    struct tn_arg arg[TN_MAX_IN + TN_MAX_OUT];
+    struct tn_ask a = {.step = s, .arg = arg, .n_in = s->n_in, .n_out = s->n_out};
+    struct tn_plan_collective how;
+    tn_status status;
+
+    if (!p->o->collective)
+        return tn_error(TN_ERR, "node %u is the collective %s (unit %s), and there is no communicator", s->node->id, s->op->name,
+                        s->node->unit);
+    tn_step_args(p, s, 0, arg);
+    status = tn_planner_ask_collective(p, &a, &how);
+    if (status == TN_DECLINED && has_parts(p, s, 1)) {
+        p->again = 1;
+        tn_step_args(p, s, 1, arg);
+        status = tn_planner_ask_collective(p, &a, &how);
+    }
+    if (status)
+        return status == TN_DECLINED ? tn_planner_nobody(p, &a) : status;
+    struct tn_row *row = add_row(p, &a);
+    row->kernel[0] = row->kernel[1] = tn_planner_keep_kernel(p, &how.kernel, "communicator");
+    count_bytes(p, &a, 0, row);
+    tn_planner_started(p, s, p->plan->n_row - 1, &how);
+    return TN_OK;
+}
+
 static tn_status step_row(struct tn_planner *p, const struct tn_step *s)
 {
     struct tn_arg arg[TN_MAX_IN + TN_MAX_OUT];
     struct tn_ask a = {.step = s, .arg = arg, .n_in = s->n_in, .n_out = s->n_out};
-    uint32_t n_table = s->op->flags & TN_OP_COLLECTIVE ? 1 : p->o->n_kernels, bits[2];
+    uint32_t bits[2];
     tn_status status = TN_DECLINED;
     struct tn_kernel k[2];
 
     tn_step_args(p, s, 0, arg);
     accumulate_bits(p, s, bits);
-    if (is_empty(p, &a) && !(s->op->flags & TN_OP_COLLECTIVE))
+    if (is_empty(p, &a))
         return TN_OK;
-    if (s->op->flags & TN_OP_COLLECTIVE && !p->o->collective)
-        return tn_error(TN_ERR, "node %u is the collective %s (unit %s), and there is no communicator",
-                        s->node->id, s->op->name, s->node->unit);
-    for (; a.table < n_table && status == TN_DECLINED; a.table++) {
+    for (; a.table < p->o->n_kernels && status == TN_DECLINED; a.table++) {
         status = ask_both(p, &a, bits, k);
         if (!status) {
             struct tn_row *row = add_row(p, &a);
@@ -329,21 +373,47 @@ static tn_status rows_of(struct tn_planner *p, const struct tn_step *s)
         return accum_rows(p, s);
     if (s->op->flags & TN_OP_EFFECT)
         return assign_row(p, s);
+    if (s->op->flags & TN_OP_COLLECTIVE)
+        return collective_row(p, s);
     return step_row(p, s);
+}
+
+/* In program order, with the rows that wait between. */
+static tn_status all_rows(struct tn_planner *p)
+{
+    uint32_t list = TN_LIST_PROLOGUE;
+    tn_status status = TN_OK;
+
+    for (uint32_t i = 0; i < p->n_step && !status; i++) {
+        const struct tn_step *s = &p->step[i];
+
+        if (s->dead)
+            continue;
+        tn_planner_wait_for(p, s);
+        if (list <= TN_LIST_BACKWARD && s->list > TN_LIST_BACKWARD)
+            tn_planner_wait_for_sends(p);
+        list = s->list;
+        status = rows_of(p, s);
+    }
+    if (status)
+        return status;
+    tn_planner_wait_for(p, NULL);
+    if (list <= TN_LIST_BACKWARD)
+        tn_planner_wait_for_sends(p);
+    tn_planner_wait_in_forward(p);
+    return TN_OK;
 }
 
 tn_status tn_planner_rows(struct tn_planner *p)
 {
     do {
-        tn_status status = TN_OK;
+        tn_status status;
 
         tn_planner_release(p);
         p->plan->n_row = 0;
-        p->again = 0;
+        p->again = p->n_flight = p->n_send = 0;
         tn_planner_alias(p);
-        for (uint32_t i = 0; i < p->n_step && !status; i++)
-            if (!p->step[i].dead)
-                status = rows_of(p, &p->step[i]);
+        status = all_rows(p);
         if (status)
             return status;
     } while (p->again);

@@ -122,7 +122,7 @@ static void alias_cut(struct tn_planner *p, const struct tn_step *s)
             link_part(p, s, i, TN_INTO_PART);
     if (s->op->flags & TN_OP_STACK)
         for (uint32_t i = 0; i < s->n_in; i++)
-            if (maker(p, s->in[i]) && maker(p, s->in[i])->list == s->list &&
+            if (maker(p, s->in[i]) && tn_same_task(maker(p, s->in[i]), s) &&
                 tn_planner_uses(p, s->in[i], NULL) == 1)
                 link_part(p, s, i, TN_INTO_STACK);
 }
@@ -175,7 +175,7 @@ static struct tn_step *sum_of(const struct tn_planner *p, const struct tn_value 
     const struct tn_step *m = maker(p, x);
     const struct tn_spot *s = &p->spot[x->id];
 
-    if (!m || !(m->op->flags & TN_OP_INPLACE) || m->list != accum->list || s->kept || s->whole ||
+    if (!m || !(m->op->flags & TN_OP_INPLACE) || !tn_same_task(m, accum) || s->kept || s->whole ||
         tn_planner_uses(p, x, NULL) != 1 || !tn_expr_is_sum(m->expr, m->n_in))
         return NULL;
     for (uint32_t i = 0; i < m->n_in; i++)
@@ -272,7 +272,7 @@ static void alias_assign(struct tn_planner *p, uint32_t at)
     const struct tn_value *source = s->in[0], *x = s->in[1];
     struct tn_spot *spot = &p->spot[x->id];
 
-    if (!m || m->list != s->list || spot->into || spot->kept || spot->whole || spot->accumulates ||
+    if (!m || !tn_same_task(m, s) || spot->into || spot->kept || spot->whole || spot->accumulates ||
         tn_planner_uses(p, x, NULL) != 1 || !tn_planner_same_shape(p, x, source))
         return;
     if (reads_root(p, m, source) && (!(m->op->flags & TN_OP_INPLACE) || !reads_as_is(p, m, source)))

@@ -13,11 +13,18 @@ struct transfer {
     uint64_t from_offset, to_offset;             /* bytes in the workspace */
 };
 
+struct request {
+    struct tn_request *request;                  /* NULL: nothing is under way */
+    uint64_t sequence;
+};
+
 struct collective {
     struct tn_collectives *c;
     struct tn_arena *arena;
     const struct tn_node *node;
-    int axis;
+    int axis, channel;                           /* channel: the axis, or TN_AXES for its second group */
+    struct request *request;                     /* [slots] */
+    uint32_t slots;
     int64_t ranks, coord;                        /* of the axis; this rank's place on it */
     struct tn_boxes *before, *after;
     struct transfer transfer[2 * TN_MAX_OUT];
@@ -294,10 +301,22 @@ static tn_status ring(struct collective *k, const struct tn_value *v, const stru
     return send_and_receive(k, v, o, in, out, (k->coord + shift) % n, (k->coord - shift + n) % n);
 }
 
+/* Between two stages of the same rank nothing needs to be sent. */
+static tn_status move_here(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+{
+    struct tn_local l;
+
+    local_at(k, v, k->coord, &l);
+    return tn_boxes_add(k->before, v->dtype, 1, &l.count, &(struct tn_box_side){.buffer = in, .size = &l.count},
+                        &(struct tn_box_side){.buffer = out, .size = &l.count});
+}
+
 static tn_status move(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     int64_t from = layout(k, "from")->rot % k->ranks, to = layout(k, "to")->rot % k->ranks;
 
+    if (from == to)
+        return k->coord == to ? move_here(k, v, in, out) : TN_OK;
     return send_and_receive(k, v, o, in, out, k->coord == from ? to : -1, k->coord == to ? from : -1);
 }
 
@@ -329,46 +348,73 @@ static void *address(const struct tn_launch *l, uint32_t buffer, uint64_t offset
     return buffer == TN_BOX_WORK ? (char *)l->workspace + offset : l->buffer[buffer];
 }
 
-static tn_status communicate(struct collective *k, const struct tn_launch *l)
+static tn_status fail(const struct collective *k, uint64_t sequence)
 {
-    struct tn_collectives *c = k->c;
-    struct tn_request *request;
-    tn_status s = c->device->sync(l->queue, c->seconds);
+    return tn_world_fail(k->c->world, NULL, k->words, sequence, -1);
+}
 
-    c->started[k->axis]++;
+/* Copied into order, and begun. */
+static tn_status start(void *state, const struct tn_launch *l)
+{
+    struct collective *k = state;
+    struct tn_collectives *c = k->c;
+    struct request *r = &k->request[l->micro];
+    tn_status s = tn_boxes_copy(k->before, l, k->scratch);
+
+    for (uint32_t o = 0; k->clear >> o && !s; o++)
+        if (k->clear >> o & 1)
+            s = c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
+    if (s || !k->n_transfer)
+        return s ? s : tn_boxes_copy(k->after, l, k->scratch);
+    s = c->device->sync(l->queue, c->seconds);
+    r->sequence = ++c->started[k->channel];
     for (uint32_t i = 0; i < k->n_transfer; i++) {
         const struct transfer *t = &k->transfer[i];
 
         k->list[i] = t->t;
         k->list[i].from = address(l, t->from, t->from_offset);
         k->list[i].to = address(l, t->to, t->to_offset);
-        k->list[i].sequence = c->started[k->axis];
+        k->list[i].sequence = r->sequence;
     }
-    c->running = k->words;
-    tn_world_waits(c->world, k->words, c->started[k->axis], -1);
-    if (!s)
-        s = c->comm->start(c->group[k->axis], k->list, k->n_transfer, NULL, &request);
-    if (!s)
-        s = c->comm->wait(request, c->seconds);
     c->bytes[k->axis] += k->wire;
+    if (!s)
+        s = c->comm->start(k->channel == TN_AXES ? c->back : c->group[k->axis], k->list, k->n_transfer, NULL, &r->request);
+    return s ? fail(k, r->sequence) : TN_OK;
+}
+
+static tn_status end(struct collective *k, struct request *r)
+{
+    tn_status s;
+
+    if (!r->request)
+        return TN_OK;
+    tn_world_waits(k->c->world, k->words, r->sequence, -1);
+    s = k->c->comm->wait(r->request, k->c->seconds);
+    r->request = NULL;
     if (s)
-        return tn_world_fail(c->world, NULL, k->words, c->started[k->axis], -1);
-    c->running = NULL;
-    tn_world_waits(c->world, NULL, 0, -1);
+        return fail(k, r->sequence);
+    tn_world_waits(k->c->world, NULL, 0, -1);
     return TN_OK;
 }
 
-static tn_status launch(void *state, const struct tn_launch *l)
+/* Ended, and copied out of order. */
+static tn_status wait_one(void *state, const struct tn_launch *l)
 {
     struct collective *k = state;
-    tn_status s = tn_boxes_copy(k->before, l, k->scratch);
+    tn_status s = end(k, &k->request[l->micro]);
 
-    for (uint32_t o = 0; k->clear >> o && !s; o++)
-        if (k->clear >> o & 1)
-            s = k->c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
-    if (!s && k->n_transfer)
-        s = communicate(k, l);
     return s ? s : tn_boxes_copy(k->after, l, k->scratch);
+}
+
+static tn_status wait_all(void *state, const struct tn_launch *l)
+{
+    struct collective *k = state;
+    tn_status s = TN_OK;
+
+    (void)l;
+    for (uint32_t i = 0; i < k->slots && !s; i++)
+        s = end(k, &k->request[i]);
+    return s;
 }
 
 static void release(void *state)
@@ -393,7 +439,7 @@ static int without_gaps(const struct tn_problem *p)
     return 1;
 }
 
-tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out)
+tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, uint32_t slots, struct tn_plan_collective *out)
 {
     struct tn_collectives *c = ctx;
     struct tn_arena *arena;
@@ -406,6 +452,8 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     arena = tn_arena_new();
     k = tn_alloc(arena, sizeof *k);
     k->c = c, k->arena = arena, k->node = n, k->axis = tn_axis_find(tn_node_text(n, "axis"));
+    k->channel = n->phase == TN_BACKWARD && !strcmp(n->op->name, "move") ? TN_AXES : k->axis;
+    k->slots = slots, k->request = tn_alloc_array(arena, slots, sizeof *k->request);
     k->ranks = c->mesh.size[k->axis], k->coord = c->mesh.coord[k->axis];
     k->before = tn_boxes_new(c->kernels, c->n_kernels), k->after = tn_boxes_new(c->kernels, c->n_kernels);
     k->wire = (uint64_t)tn_collective_bytes(n, &c->mesh, arena);
@@ -418,7 +466,9 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     }
     scratch = tn_boxes_workspace(k->before) > tn_boxes_workspace(k->after) ? tn_boxes_workspace(k->before) : tn_boxes_workspace(k->after);
     k->scratch = reserve(k, scratch);
-    out->state = k, out->launch = launch, out->release = release, out->workspace = k->work;
+    out->kernel.state = k, out->kernel.launch = start, out->kernel.release = release, out->kernel.workspace = k->work;
+    if (k->n_transfer)
+        out->wait = wait_one, out->wait_all = wait_all;
     return TN_OK;
 }
 
@@ -451,6 +501,7 @@ double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, str
 tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world)
 {
     c->world = world;
+    c->back = world->back;
     for (int a = 0; a < TN_AXES; a++) {
         c->group[a] = world->group[a];
         if (c->mesh.size[a] > MOST_RANKS)

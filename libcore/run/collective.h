@@ -1,8 +1,12 @@
 /* collective.h - collectives of the graph on a communicator.
  *
- * To the plan a collective is a launch like any other. Here each becomes at most three things, prepared once: boxes
- * copied into the order of ranks, one group of transfers, boxes copied out. What a rank holds follows from layouts and
- * mesh (graph/layout.c), so uneven parts, zig-zag and flat chunks need no case of their own. */
+ * Here each becomes at most three things, prepared once: boxes copied into the order of ranks, one group of transfers,
+ * boxes copied out. Its start does the first and begins the second; its wait ends that and does the third. What a rank
+ * holds follows from layouts and mesh (graph/layout.c), so uneven parts, zig-zag and flat chunks need no case of their own.
+ *
+ * Messages have no names: what goes from one rank to another arrives in the order in which it was sent. Moves of the
+ * backward have a group of their own (tn_world.back), since in a pipeline two ranks need not agree how forward and
+ * backward mix; within one of them the plan has made sure that they do (plan/timetable.c). */
 #ifndef TN_RUN_COLLECTIVE_H
 #define TN_RUN_COLLECTIVE_H
 #include <tenon/comm.h>
@@ -20,15 +24,15 @@ struct tn_collectives {
     double seconds;                              /* limit of one wait */
     struct tn_world *world;                      /* borrowed, set by open */
     struct tn_comm *group[TN_AXES];              /* the world's; NULL where the axis has one rank */
-    uint64_t started[TN_AXES];                   /* collectives so far: the sequence of the group */
+    struct tn_comm *back;                        /* a second group of the axis pp */
+    uint64_t started[TN_AXES + 1];               /* collectives so far: the sequence of the group; last: of back */
     uint64_t bytes[TN_AXES];                     /* sent by this rank so far, counted as a ring would */
-    const char *running;                         /* what is being waited for, in words; NULL */
 };
 
 /* Takes the groups of the open world, which must outlive what is launched. Plans may be made before. */
 tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world);
 /* For tn_plan_options.collective; ctx is the struct tn_collectives. */
-tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, struct tn_kernel *out);
+tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, uint32_t slots, struct tn_plan_collective *out);
 /* Bytes that one launch of the node sends from this rank: all_reduce 2(D-1)S/D, gathers and scatters (D-1)S/D of the
  * whole, others what they send. */
 double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, struct tn_arena *arena);

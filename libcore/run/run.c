@@ -22,31 +22,33 @@ static void bind_call(struct tn_run *run, struct segment *seg, uint32_t row, int
     for (uint32_t i = 0; i < r->n_in + r->n_out; i++) {
         const struct tn_ref *ref = &r->ref[i];
         buffer[i] = address(run, ref);
-        if (ref->storage == TN_NOWHERE || !plan->storage[ref->storage].micro_stride)
+        const struct tn_storage *x = ref->storage == TN_NOWHERE ? NULL : &plan->storage[ref->storage];
+        if (!x || !(x->micro_stride | x->slot_stride))
             continue;
         seg->move = tn_alloc_grow(run->arena, seg->move, seg->n_move, sizeof *seg->move);
         seg->move[seg->n_move++] =
-            (struct move){&buffer[i], buffer[i], plan->storage[ref->storage].micro_stride};
+            (struct move){&buffer[i], buffer[i], x->micro_stride ? x->micro_stride : x->slot_stride, !x->micro_stride};
     }
     *c = (struct call){.launch = k->launch,
                        .state = k->state,
                        .row = row,
+                       .by_slot = r->way != TN_ROW_COMPUTE,
                        .l = {.struct_size = sizeof c->l, .buffer = buffer, .queue = run->queue}};
 }
 
-static void bind_segment(struct tn_run *run, uint32_t list, int later, char *workspace)
+static void bind_segment(struct tn_run *run, uint32_t part, uint32_t way, char *workspace)
 {
     const struct tn_plan *plan = run->plan;
-    struct segment *seg = &run->segment[list][later];
-    uint32_t first = plan->list_first[list], end = plan->list_first[list + 1];
+    struct segment *seg = &run->segment[4 * part + way];
+    uint32_t first = plan->part[part].first, end = plan->part[part].end, later = way & 1, last = way >> 1;
 
     seg->call = tn_alloc_array(run->arena, end - first, sizeof *seg->call);
     for (uint32_t r = first; r < end; r++) {
         struct call *c = &seg->call[seg->n_call];
-        if (plan->row[r].kernel[later] < 0)
+        if (plan->row[r].kernel[later] < 0 || (plan->row[r].once && !last))
             continue;
         bind_call(run, seg, r, plan->row[r].kernel[later]);
-        c->l.workspace = workspace;
+        c->l.workspace = plan->row[r].work == TN_NOWHERE ? workspace : run->at[plan->row[r].work];
         c->l.uniform = plan->row[r].uniform == TN_NOWHERE ? NULL : run->uniform + plan->row[r].uniform;
     }
 }
@@ -57,8 +59,8 @@ static void bind_tasks(struct tn_run *run)
 
     run->go = tn_alloc_array(run->arena, plan->n_task + 1u, sizeof *run->go);
     for (uint32_t t = 0; t < plan->n_task; t++)
-        run->go[t] =
-            (struct go){&run->segment[plan->task[t].list][plan->task[t].micro > 0], plan->task[t].micro};
+        run->go[t] = (struct go){&run->segment[4 * plan->task[t].part + plan->task[t].later + 2 * plan->task[t].last],
+                                 plan->task[t].micro, plan->task[t].slot};
     run->n_go = plan->n_task;
     run->n_compute = plan->n_task - plan->n_update_task;
 }
@@ -127,9 +129,10 @@ tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, doub
         tn_arena_free(arena);
         return s;
     }
-    for (uint32_t list = 0; list < TN_LISTS; list++)
-        for (int later = 0; later < 2; later++)
-            bind_segment(run, list, later, workspace);
+    run->segment = tn_alloc_array(arena, 4u * plan->n_part + 1u, sizeof *run->segment);
+    for (uint32_t part = 0; part < plan->n_part; part++)
+        for (uint32_t way = 0; way < 4; way++)
+            bind_segment(run, part, way, workspace);
     bind_tasks(run);
     *out = run;
     return TN_OK;

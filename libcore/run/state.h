@@ -7,16 +7,17 @@ struct call {                                    /* one launch, ready to go */
     tn_status (*launch)(void *state, const struct tn_launch *l);
     void *state;
     struct tn_launch l;
-    uint32_t row;
+    uint32_t row, by_slot;                       /* by_slot: a collective, which counts by slots */
 };
 
-struct move {                                    /* a pointer that differs from micro-batch to micro-batch */
-    void **slot;
+struct move {                                    /* a pointer that differs from task to task */
+    void **pointer;
     char *base;
     uint64_t stride;
+    uint32_t by_slot;                            /* else by micro-batch */
 };
 
-struct segment {                                 /* a list, for the first micro-batch or for the later ones */
+struct segment {                                 /* a part, for its first task or later ones, with or without what is done once */
     struct call *call;
     struct move *move;
     uint32_t n_call, n_move;
@@ -24,7 +25,7 @@ struct segment {                                 /* a list, for the first micro-
 
 struct go {                                      /* a task, bound */
     const struct segment *segment;
-    uint32_t micro;
+    uint32_t micro, slot;
 };
 
 struct tn_run {
@@ -35,7 +36,7 @@ struct tn_run {
     struct tn_queue *queue;
     double seconds;
     void **at;                                   /* of each storage */
-    struct segment segment[TN_LISTS][2];
+    struct segment *segment;                     /* [n_part][4]: bit 0 later, bit 1 last */
     struct go *go;
     uint32_t n_compute, n_go;
     char *uniform_host, *uniform;                /* uniform: on the device */
@@ -50,9 +51,9 @@ static inline void tn_go_bind(const struct go *g)
     const struct segment *s = g->segment;
 
     for (uint32_t i = 0; i < s->n_move; i++)
-        *s->move[i].slot = s->move[i].base + s->move[i].stride * g->micro;
+        *s->move[i].pointer = s->move[i].base + s->move[i].stride * (s->move[i].by_slot ? g->slot : g->micro);
     for (uint32_t i = 0; i < s->n_call; i++)
-        s->call[i].l.micro = g->micro;
+        s->call[i].l.micro = s->call[i].by_slot ? g->slot : g->micro;
 }
 
 tn_status tn_run_uniforms(struct tn_run *run);

@@ -183,13 +183,14 @@ static void compose(struct tn_world *w, const struct tn_report *list, uint32_t n
 /* --- the end */
 static void abort_all(struct tn_world *w)
 {
-    struct tn_comm *c[TN_AXES + 1];
+    struct tn_comm *c[TN_AXES + 2];
 
     pthread_mutex_lock(&w->own->lock);
     memcpy(c, w->group, sizeof w->group);
-    c[TN_AXES] = w->comm;
+    c[TN_AXES] = w->back;
+    c[TN_AXES + 1] = w->comm;
     pthread_mutex_unlock(&w->own->lock);
-    for (int i = 0; i <= TN_AXES; i++)
+    for (int i = 0; i < TN_AXES + 2; i++)
         if (c[i])
             w->comm_api->abort(c[i]);
 }

@@ -107,7 +107,7 @@ static void publish(struct tn_world *w, struct tn_comm **where, struct tn_comm *
         w->comm_api->abort(c);
 }
 
-static tn_status open_group(struct tn_world *w, int axis)
+static tn_status open_group(struct tn_world *w, int axis, struct tn_comm **where)
 {
     int64_t n = w->mesh.size[axis], *ranks = calloc((size_t)n, sizeof *ranks);
     uint32_t *list = calloc((size_t)n, sizeof *list);
@@ -122,7 +122,7 @@ static tn_status open_group(struct tn_world *w, int axis)
         s = w->comm_api->group(w->comm, list, (uint32_t)n, &c);
     }
     if (s == TN_OK)
-        publish(w, &w->group[axis], c);
+        publish(w, where, c);
     free(ranks);
     free(list);
     return s;
@@ -138,7 +138,9 @@ static tn_status open_comms(struct tn_world *w)
     publish(w, &w->comm, c);
     for (int a = 0; a < TN_AXES && s == TN_OK; a++)
         if (w->mesh.size[a] > 1)
-            s = open_group(w, a);
+            s = open_group(w, a, &w->group[a]);
+    if (s == TN_OK && w->mesh.size[tn_axis_find("pp")] > 1)
+        s = open_group(w, tn_axis_find("pp"), &w->back);
     return s;
 }
 
@@ -163,15 +165,16 @@ tn_status tn_world_open(struct tn_world *w)
 /* --- closing */
 static void close_comms(struct tn_world *w)
 {
-    struct tn_comm *c[TN_AXES + 1];
+    struct tn_comm *c[TN_AXES + 2];
 
     pthread_mutex_lock(&w->own->lock);
     memcpy(c, w->group, sizeof w->group);
-    c[TN_AXES] = w->comm;
+    c[TN_AXES] = w->back;
+    c[TN_AXES + 1] = w->comm;
     memset(w->group, 0, sizeof w->group);
-    w->comm = NULL;
+    w->comm = w->back = NULL;
     pthread_mutex_unlock(&w->own->lock);
-    for (int i = 0; i <= TN_AXES; i++)
+    for (int i = 0; i < TN_AXES + 2; i++)
         if (c[i])
             w->comm_api->close(c[i]);
 }

@@ -34,6 +34,7 @@ struct tn_world {
     const struct tn_comm_api *comm_api;
     struct tn_comm *comm;           /* of all ranks, after open */
     struct tn_comm *group[TN_AXES]; /* along each axis; NULL where its size is 1 */
+    struct tn_comm *back;           /* a second one along pp: messages of the backward have an order of their own */
     uint32_t cpu_sharers;           /* ranks that run on the same CPUs as this one, it included */
     uint32_t reserved0;
     struct tn_world_own *own;
