@@ -33,6 +33,24 @@ for case in bias nobias odd sgd; do
     done
 done
 
+# A level that this CPU lacks is refused with a sentence; one level always runs.
+ran=0
+for level in v2 v3 v4; do
+    TENON_CPU_LEVEL=$level step odd backend.kernels=cpu
+    if [ "$rc" != 0 ]; then
+        expect_err 'one that this CPU runs'
+        continue
+    fi
+    for threads in 1 2 3; do
+        for case in bias nobias odd sgd; do
+            case_ "$case at level $level on $threads threads"
+            TENON_CPU_LEVEL=$level passes $case backend.kernels=cpu,ref backend.threads=$threads
+        done
+    done
+    ran=$((ran + 1))
+done
+expect test "$ran" -gt 0
+
 case_ "micro-batches of other sizes"
 passes sgd train.micro_batch=4
 passes sgd train.micro_batch=1
