@@ -38,6 +38,7 @@ extern const struct command config_command;
 extern const struct command help_command;
 extern const struct command plan_command;
 extern const struct command plugins_command;
+extern const struct command probe_command;
 extern const struct command sample_command;
 extern const struct command step_command;
 extern const struct command train_command;

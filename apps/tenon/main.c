@@ -19,6 +19,7 @@ const struct command *const commands[] = {
     &sample_command,
     &step_command,
     &plan_command,
+    &probe_command,
     &bench_command,
     &plugins_command,
     &config_command,

@@ -47,6 +47,23 @@ static tn_status check_broken(struct tn_registry *r)
     return TN_OK;
 }
 
+int tn_world_launched(struct tn_registry *r)
+{
+    uint32_t best = 0;
+
+    for (const struct tn_candidate *k = NULL; (k = tn_registry_each(r, k));) {
+        const struct tn_probe *p;
+        const struct tn_offer *o;
+
+        if (!tn_card_provides(&k->card, TN_BOOTSTRAP_ID) || tn_registry_ask(r, k, &p) < 0)
+            continue;
+        o = tn_probe_offer(p, TN_BOOTSTRAP_ID);
+        if (o && (o->score > best || o->status == TN_ERR_CONFIG))
+            best = o->status == TN_ERR_CONFIG ? UINT32_MAX : o->score;
+    }
+    return best > 1;
+}
+
 /* Communicators are asked now, in children, since a launcher's library may start threads in locate. */
 static void ask_communicators(struct tn_registry *r)
 {

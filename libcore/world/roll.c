@@ -298,3 +298,12 @@ tn_status tn_world_roll(struct tn_world *w, double until)
     }
     return s;
 }
+
+int tn_world_peer(const struct tn_world *w, uint32_t rank, struct tn_world_where *out)
+{
+    const struct tn_world_peer *p = w->own->peer ? &w->own->peer[rank] : NULL;
+
+    if (p)
+        *out = (struct tn_world_where){p->host, p->address, p->iface, p->pid, p->cpus, p->host_cpus};
+    return p != NULL;
+}

@@ -75,6 +75,17 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
 void tn_world_abandon(struct tn_world *w, const char *text);
 int tn_world_has_failed(struct tn_world *w); /* start no save any more */
 
+/* Did a launcher start this process? A bootstrap that knows of none scores 1. Asks in children, and changes nothing. */
+int tn_world_launched(struct tn_registry *r);
+
+/* Where a rank is, after join; of this rank alone in a world of one. Texts are borrowed from the world. */
+struct tn_world_where {
+    const char *host, *address, *iface;
+    int64_t pid;
+    uint32_t cpus, host_cpus; /* that it may use; that there are */
+};
+int tn_world_peer(const struct tn_world *w, uint32_t rank, struct tn_world_where *out); /* 0: not known */
+
 /* Of all ranks, after join: "rank 1 (host n2, process 4711)". Returns out. */
 const char *tn_world_name(const struct tn_world *w, uint32_t rank, char *out, size_t bytes);
 #endif
