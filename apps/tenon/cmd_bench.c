@@ -5,10 +5,9 @@
 #include <stdlib.h>
 
 #include "base/config.h"
-#include "base/file.h"
 #include "bench.h"
-#include "data/meta.h"
 #include "train/schedule.h"
+#include "vocabulary.h"
 
 #define SEED 1
 #define SQUARE 2048
@@ -79,20 +78,6 @@ static tn_status measure(struct bench *b, struct tn_measure_options o)
 
 /* --- the session */
 
-/* The vocabulary is that of the data, where the configuration does not say it. */
-static tn_status settle_vocabulary(struct tn_config *c, struct tn_arena *a)
-{
-    struct tn_meta meta;
-    tn_status s;
-
-    if (tn_config_text(c, "model.vocab_size") || !tn_config_text(c, "data.dir"))
-        return TN_OK;
-    s = tn_meta_load(tn_path_join(a, tn_config_text(c, "data.dir"), "meta.json"), &meta);
-    if (!s)
-        tn_config_settle(c, "model.vocab_size", "%lld", (long long)meta.vocab_size);
-    return s;
-}
-
 static tn_status open_session(struct bench *b, struct tn_config *c)
 {
     const struct tn_session_options use = {.use = TN_SESSION_TRAIN};
@@ -102,7 +87,7 @@ static tn_status open_session(struct bench *b, struct tn_config *c)
     s = tn_session_configure(c, &b->session);
     b->configured = tn_measure_now() - b->start;
     if (!s)
-        s = settle_vocabulary(c, b->arena);
+        s = vocabulary_settle(c);
     if (!s)
         s = tn_session_open(b->session, &use);
     b->opened = tn_measure_now() - b->start;

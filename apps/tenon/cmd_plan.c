@@ -6,14 +6,13 @@
 
 #include "base/arena.h"
 #include "base/config.h"
-#include "base/file.h"
 #include "base/near.h"
-#include "data/meta.h"
 #include "graph/graph.h"
 #include "options.h"
 #include "plan/report.h"
 #include "train/schedule.h"
 #include "train/session.h"
+#include "vocabulary.h"
 
 /* --- the graph between the passes */
 struct dump {
@@ -169,20 +168,6 @@ static void print_kernels(const struct tn_plan *plan)
 
 /* --- the command */
 
-/* The vocabulary is that of the data, where the configuration does not say it. */
-static tn_status settle_vocabulary(struct tn_config *c, struct tn_arena *a)
-{
-    struct tn_meta meta;
-    tn_status status;
-
-    if (tn_config_text(c, "model.vocab_size") || !tn_config_text(c, "data.dir"))
-        return TN_OK;
-    status = tn_meta_load(tn_path_join(a, tn_config_text(c, "data.dir"), "meta.json"), &meta);
-    if (status == TN_OK)
-        tn_config_settle(c, "model.vocab_size", "%lld", (long long)meta.vocab_size);
-    return status < 0 ? status : TN_OK;
-}
-
 static tn_status show(const struct options *o, struct tn_session *s)
 {
     struct dump d = {.arena = tn_arena_new(), .wanted = options_text(o, "dump-after")};
@@ -219,7 +204,7 @@ static tn_status plan(const struct options *o)
         status = tn_session_configure(c, &s);
     }
     if (status == TN_OK)
-        status = settle_vocabulary(c, a);
+        status = vocabulary_settle(c);
     if (status == TN_OK && tn_session_shape(s)->rank == 0)
         status = show(o, s);
     tn_session_close(s);

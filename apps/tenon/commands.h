@@ -42,6 +42,7 @@ extern const struct command probe_command;
 extern const struct command sample_command;
 extern const struct command step_command;
 extern const struct command train_command;
+extern const struct command verify_command;
 
 /* NULL if there is none of this name. */
 const struct command *command_find(const char *name);

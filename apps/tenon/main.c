@@ -20,6 +20,7 @@ const struct command *const commands[] = {
     &step_command,
     &plan_command,
     &probe_command,
+    &verify_command,
     &bench_command,
     &plugins_command,
     &config_command,

@@ -151,6 +151,8 @@ const struct tn_key tn_keys[] = {
      .help = "Numbers of compute and activations; weights of record, sums and norms are fp32"},
     {SECTION("backend", "timeout"), FLOAT(0.1, 604800), .unit = "seconds", .preset = "300",
      .help = "Limit of one wait for other processes"},
+    {SECTION("backend", "debug"), FLAG, .preset = "no",
+     .help = "Whether the ranks compare each collective before it begins, and replicated tensors after each update; slow"},
 
     /* --- plugins */
     {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"),

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "graph/op.h"
 #include "run/boxes.h"
+#include "run/compare.h"
 
 #define MOST_RANKS 4096                          /* of one axis */
 
@@ -16,6 +17,7 @@ struct transfer {
 struct request {
     struct tn_request *request;                  /* NULL: nothing is under way */
     uint64_t sequence;
+    struct tn_compare_ticket *ticket;            /* in debug mode: what the senders say of it */
 };
 
 struct collective {
@@ -32,7 +34,8 @@ struct collective {
     uint32_t n_transfer;
     uint32_t clear;                              /* bit i: output i becomes zeros */
     uint64_t clear_bytes[TN_MAX_OUT];
-    uint64_t work, wire;                         /* bytes */
+    uint64_t work;                               /* bytes */
+    double wire;                                 /* bytes that the transfers send */
     uint64_t scratch;                            /* place of the copy kernels' own workspace in it */
     char words[160];
 };
@@ -358,6 +361,7 @@ static tn_status start(void *state, const struct tn_launch *l)
 {
     struct collective *k = state;
     struct tn_collectives *c = k->c;
+    struct tn_comm *comm = k->channel == TN_AXES ? c->back : c->group[k->axis];
     struct request *r = &k->request[l->micro];
     tn_status s = tn_boxes_copy(k->before, l, k->scratch);
 
@@ -376,9 +380,11 @@ static tn_status start(void *state, const struct tn_launch *l)
         k->list[i].to = address(l, t->to, t->to_offset);
         k->list[i].sequence = r->sequence;
     }
+    if (!s && c->compare && (s = tn_compare_start(c->compare, comm, k->axis, k->list, k->n_transfer, k->words, &r->ticket)))
+        return s;
     c->bytes[k->axis] += k->wire;
     if (!s)
-        s = c->comm->start(k->channel == TN_AXES ? c->back : c->group[k->axis], k->list, k->n_transfer, NULL, &r->request);
+        s = c->comm->start(comm, k->list, k->n_transfer, NULL, &r->request);
     return s ? fail(k, r->sequence) : TN_OK;
 }
 
@@ -389,6 +395,8 @@ static tn_status end(struct collective *k, struct request *r)
     if (!r->request)
         return TN_OK;
     tn_world_waits(k->c->world, k->words, r->sequence, -1);
+    if (r->ticket && (s = tn_compare_end(k->c->compare, &r->ticket)))
+        return s;
     s = k->c->comm->wait(r->request, k->c->seconds);
     r->request = NULL;
     if (s)
@@ -428,6 +436,25 @@ static void release(void *state)
 
 /* --- preparing */
 
+/* What this rank sends of the transfers as they are, counted as a ring would. */
+static double wire_bytes(const struct collective *k)
+{
+    double d = (double)k->ranks, sum = 0;
+
+    for (uint32_t i = 0; i < k->n_transfer; i++) {
+        const struct tn_transfer *t = &k->transfer[i].t;
+        double all = t->counts ? 0 : (double)t->count, in = 0;
+
+        for (int64_t r = 0; r < k->ranks && t->counts; r++) {
+            all += (double)t->counts[r];
+            in += t->counts_in ? (double)t->counts_in[r] : 0;
+        }
+        all = (in > all ? in : all) * (double)tn_dtype_bytes(t->dtype);
+        sum += t->op == TN_ALL_REDUCE ? 2 * (d - 1) / d * all : t->op == TN_SEND ? all : t->op == TN_RECV ? 0 : (d - 1) / d * all;
+    }
+    return sum;
+}
+
 static int without_gaps(const struct tn_problem *p)
 {
     for (uint32_t i = 0; i < p->n_in; i++)
@@ -456,7 +483,6 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     k->slots = slots, k->request = tn_alloc_array(arena, slots, sizeof *k->request);
     k->ranks = c->mesh.size[k->axis], k->coord = c->mesh.coord[k->axis];
     k->before = tn_boxes_new(c->kernels, c->n_kernels), k->after = tn_boxes_new(c->kernels, c->n_kernels);
-    k->wire = (uint64_t)tn_collective_bytes(n, &c->mesh, arena);
     snprintf(k->words, sizeof k->words, "%s on %s (unit %s, role %s)", n->op->name, tn_axis_name[k->axis], n->unit, n->role);
     for (uint32_t i = 0; i < n->n_in && !s; i++)
         s = convert(k, i);
@@ -464,6 +490,7 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
         release(k);
         return s;
     }
+    k->wire = wire_bytes(k);
     scratch = tn_boxes_workspace(k->before) > tn_boxes_workspace(k->after) ? tn_boxes_workspace(k->before) : tn_boxes_workspace(k->after);
     k->scratch = reserve(k, scratch);
     out->kernel.state = k, out->kernel.launch = start, out->kernel.release = release, out->kernel.workspace = k->work;
@@ -489,7 +516,7 @@ double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, str
         else if (!strcmp(n->op->name, "all_gather") || !strcmp(n->op->name, "reduce_scatter") || !strcmp(n->op->name, "all_to_all"))
             sum += (d - 1) / d * most;
         else if (!strcmp(n->op->name, "ring"))
-            sum += most;
+            sum += (double)in.count * (double)tn_dtype_bytes(n->in[i]->dtype);
         else if (!strcmp(n->op->name, "move"))
             sum += m->coord[axis] == tn_layout_get(n->graph, (tn_layout)tn_node_int(n, "from", 0))->rot % m->size[axis] ? most : 0;
     }

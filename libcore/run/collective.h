@@ -26,7 +26,8 @@ struct tn_collectives {
     struct tn_comm *group[TN_AXES];              /* the world's; NULL where the axis has one rank */
     struct tn_comm *back;                        /* a second group of the axis pp */
     uint64_t started[TN_AXES + 1];               /* collectives so far: the sequence of the group; last: of back */
-    uint64_t bytes[TN_AXES];                     /* sent by this rank so far, counted as a ring would */
+    double bytes[TN_AXES];                       /* sent by this rank so far, counted as a ring would */
+    struct tn_compare *compare;                  /* debug mode (run/compare.h); NULL: off */
 };
 
 /* Takes the groups of the open world, which must outlive what is launched. Plans may be made before. */

@@ -3,6 +3,7 @@
  * All graphs are planned before anything is allocated; the arena is that of the largest. */
 #include "train/session_own.h"
 #include "base/status.h"
+#include "run/compare.h"
 #include "train/groups.h"
 
 /* --- from the configuration */
@@ -233,6 +234,14 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
     return TN_OK;
 }
 
+static tn_status open_debug(struct tn_session *s)
+{
+    if (s->shape.world == 1 || !tn_config_flag(s->config, "backend.debug"))
+        return TN_OK;
+    s->collectives.compare = tn_compare_new(s->engine.world, s->engine.world->comm_api, s->collectives.seconds);
+    return s->collectives.compare ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for backend.debug");
+}
+
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
@@ -240,6 +249,8 @@ static tn_status open_runs(struct tn_session *s)
 
     if (!status)
         status = tn_collectives_open(&s->collectives, s->engine.world);
+    if (!status)
+        status = open_debug(s);
     if (!status)
         status = tn_memory_new(s->engine.device_api, s->engine.device, &s->memory);
     for (int i = 0; i < PARTS && !status; i++)
@@ -283,6 +294,7 @@ void tn_session_close(struct tn_session *s)
         tn_plan_free(s->part[i].plan);
         tn_graph_free(s->part[i].graph);
     }
+    tn_compare_free(s->collectives.compare);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);
 }

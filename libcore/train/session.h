@@ -78,6 +78,15 @@ tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host);
 /* What this rank holds of it. */
 tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
+/* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and ranks. All ranks
+ * together; done after each update where backend.debug is set. */
+tn_status tn_session_replicas(struct tn_session *s);
+/* In place, each the largest of all ranks: the times of the slowest. All ranks together. */
+tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n);
+/* Bytes that this rank has sent in collectives of the graphs so far, along an axis; counted as a ring would. */
+double tn_session_sent(const struct tn_session *s, int axis);
+/* Bytes that were allocated on the device. */
+uint64_t tn_session_allocated(const struct tn_session *s);
 /* Is it so on any rank? All ranks together: for signals, and for failures of one. A rank that cannot ask says yes. */
 int tn_session_any(struct tn_session *s, int here);
 

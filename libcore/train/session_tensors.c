@@ -56,6 +56,21 @@ int tn_session_any(struct tn_session *s, int here)
     return tn_whole_any(s->engine.world, here, &anywhere) ? 1 : anywhere;
 }
 
+tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n)
+{
+    return tn_whole_most(s->engine.world, x, n);
+}
+
+double tn_session_sent(const struct tn_session *s, int axis)
+{
+    return s->collectives.bytes[axis];
+}
+
+uint64_t tn_session_allocated(const struct tn_session *s)
+{
+    return s->memory ? tn_memory_bytes(s->memory) : 0;
+}
+
 /* Weights are made where they lie if the host sees that memory, else in memory of the host. */
 static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t seed)
 {

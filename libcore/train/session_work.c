@@ -135,20 +135,25 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
     s->changed = 1;
     if (!out->skipped)
         status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
-    tn_debug_no_allocation_since(before, "an update");
+    if (!s->collectives.compare)
+        tn_debug_no_allocation_since(before, "an update");
     return status;
 }
 
 tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                             struct tn_session_result *out)
 {
-    return update(s, step, tokens, targets, lr, NULL, out);
+    tn_status status = update(s, step, tokens, targets, lr, NULL, out);
+
+    return status || !s->collectives.compare ? status : tn_session_replicas(s);
 }
 
 tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                   struct tn_session_times *times, struct tn_session_result *out)
 {
-    return update(s, step, tokens, targets, lr, times, out);
+    tn_status status = update(s, step, tokens, targets, lr, times, out);
+
+    return status || !s->collectives.compare ? status : tn_session_replicas(s);
 }
 
 tn_status tn_session_apply(struct tn_session *s)

@@ -50,14 +50,13 @@ static int owns(const struct tn_value *v, const struct tn_mesh *m)
     return 1;
 }
 
-/* Starts one transfer on the world and waits for it; what says it in words. */
-static tn_status transact(struct tn_world *w, const struct tn_transfer *t, const char *what, int64_t peer)
+tn_status tn_whole_transact(struct tn_world *w, struct tn_comm *c, const struct tn_transfer *t, const char *what, int64_t peer)
 {
     struct tn_request *request;
     tn_status s;
 
     tn_world_waits(w, what, 0, peer);
-    s = w->comm_api->start(w->comm, t, 1, NULL, &request);
+    s = w->comm_api->start(c, t, 1, NULL, &request);
     if (!s)
         s = w->comm_api->wait(request, w->timeout);
     if (s)
@@ -70,7 +69,7 @@ static tn_status pass(struct tn_world *w, uint32_t op, int64_t peer, const struc
 {
     struct tn_transfer t = {.op = op, .dtype = v->dtype, .peer = (uint32_t)peer, .from = data, .to = data, .count = (uint64_t)count};
 
-    return transact(w, &t, "gathering tensors on rank 0", peer);
+    return tn_whole_transact(w, w->comm, &t, "gathering tensors on rank 0", peer);
 }
 
 static tn_status receive(struct tn_world *w, const struct tn_value *v, int64_t rank, char *whole)
@@ -115,8 +114,15 @@ tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere)
 {
     int32_t flag = here != 0;
     struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_I32, .reduce = TN_MAX, .from = &flag, .to = &flag, .count = 1};
-    tn_status s = w->size > 1 ? transact(w, &t, "agreeing on whether to go on", -1) : TN_OK;
+    tn_status s = w->size > 1 ? tn_whole_transact(w, w->comm, &t, "agreeing on whether to go on", -1) : TN_OK;
 
     *anywhere = flag;
     return s;
+}
+
+tn_status tn_whole_most(struct tn_world *w, double *x, uint32_t n)
+{
+    struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_MAX, .from = x, .to = x, .count = n};
+
+    return w->size > 1 ? tn_whole_transact(w, w->comm, &t, "comparing times of all ranks", -1) : TN_OK;
 }
