@@ -9,9 +9,10 @@
 #include "base/near.h"
 #include "graph/graph.h"
 #include "options.h"
-#include "plan/report.h"
+#include "plan.h"
+#include "ranks.h"
+#include "train/engine.h"
 #include "train/schedule.h"
-#include "train/session.h"
 #include "vocabulary.h"
 
 /* --- the graph between the passes */
@@ -53,155 +54,125 @@ static tn_status dump_end(const struct dump *d)
     return TN_OK;
 }
 
-/* --- the numbers */
+/* --- does it fit? */
 
-/* "12.3 MB"; sizes are powers of ten, as in the keys of memory of most tools. */
-static const char *size_text(double bytes, char out[32])
+/* "80G", "512 MB": powers of ten, as plan prints them. 0: no size. */
+static double read_size(const char *text)
 {
-    static const char *const unit[] = {"B", "kB", "MB", "GB", "TB"};
-    int u = 0;
+    static const char unit[] = "kMGT";
+    char *end;
+    double x = strtod(text, &end);
 
-    while (bytes >= 1000 && u < 4)
-        bytes /= 1000, u++;
-    snprintf(out, 32, u ? "%.2f %s" : "%.0f %s", bytes, unit[u]);
-    return out;
+    end += strspn(end, " ");
+    for (int u = 0; unit[u] && *end; u++)
+        if (*end == unit[u] || (u == 0 && *end == 'K')) {
+            for (int k = 0; k <= u; k++)
+                x *= 1000;
+            end++;
+            break;
+        }
+    end += *end == 'B';
+    return *end || !(x > 0) ? 0 : x;
 }
 
-static void line(const char *name, double bytes, const char *note)
+/* Of the device that is here; 0 if it does not say. */
+static double device_memory(const struct tn_session *s)
 {
-    char text[32];
+    const struct tn_device_api *api = tn_session_engine(s)->device_api;
+    struct tn_device_info info = {.struct_size = sizeof info};
+    struct tn_device *d = NULL;
 
-    printf("%-18s %12s%s%s\n", name, size_text(bytes, text), *note ? "   " : "", note);
+    if (api->open(0, &d) < 0)
+        return 0;
+    if (api->info(d, &info) < 0)
+        info.memory_total = 0;
+    api->close(d);
+    return (double)info.memory_total;
 }
 
-static void print_model(const struct tn_session *s)
+static tn_status check_fit(const struct options *o, const struct tn_session *s, double most, double all)
 {
-    const struct tn_model_config *m = tn_session_model(s);
-    const struct tn_session_shape *h = tn_session_shape(s);
+    const char *given = options_text(o, "memory");
+    double have = given ? read_size(given) : device_memory(s);
+    int64_t world = tn_session_shape(s)->world;
+    char need[32], there[32], total[32];
 
-    printf("%-18s %s: %lld layers, %lld heads, width %lld, vocabulary %lld, positions %lld\n", "model",
-           m->arch, (long long)m->n_layer, (long long)m->n_head, (long long)m->n_embd,
-           (long long)m->vocab_size, (long long)m->block_size);
-    printf("%-18s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch,
-           (long long)h->seq_len, (long long)h->n_micro, (long long)h->micro_batch);
-    printf("%-18s %lld, %lld without positions\n", "parameters", (long long)h->n_parameters,
-           (long long)h->n_parameters_no_position);
-}
-
-static void print_memory(const struct tn_plan_report *r)
-{
-    char note[96], peak[32];
-
-    printf("\nmemory of one rank\n");
-    line("parameters", (double)r->parameters, "");
-    line("optimizer state", (double)r->states, "");
-    line("gradients", (double)r->gradients, "in the arena");
-    line("activations", (double)r->arena - (double)r->gradients, "in the arena");
-    snprintf(note, sizeof note, "%s alive at once at most", size_text((double)r->live_peak, peak));
-    line("arena", (double)r->arena, note);
-    line("workspace", (double)r->workspace, "of kernels");
-    line("inputs", (double)(r->inputs + r->uniforms), "");
-    line("total", (double)r->total, "");
-}
-
-static void print_work(const struct tn_session *s, const struct tn_plan_report *r)
-{
-    const struct tn_model_config *m = tn_session_model(s);
-    const struct tn_session_shape *h = tn_session_shape(s);
-    double tokens = (double)(h->global_batch * h->seq_len),
-           all = r->flops_forward + r->flops_backward + r->flops_update;
-    double model =
-        (6.0 * (double)h->n_parameters_no_position + 6.0 * (double)(m->n_layer * m->n_embd * h->seq_len)) *
-        tokens;
-
-    printf("\nwork of one update\n");
-    printf("%-18s %12.4g   forward %.4g, backward %.4g, update %.4g\n", "FLOPs", all, r->flops_forward,
-           r->flops_backward, r->flops_update);
-    printf("%-18s %12.4g   6N + 6LCT for each of %.0f tokens\n", "FLOPs by formula", model, tokens);
-    line("bytes moved", r->bytes_moved, "read and written, each operand of a launch once");
-}
-
-/* --- launches */
-
-/* "cpu 120, ref 3" */
-static void print_plugins(const struct tn_plan *plan, const struct tn_plan_report *r)
-{
-    const char *name[16];
-    uint64_t count[16] = {0};
-    uint32_t n = 0;
-    struct tn_plan_launch l;
-
-    for (uint32_t i = 0; i < plan->n_row; i++) {
-        uint32_t k = 0;
-        if (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0)
-            continue;
-        tn_plan_launch_at(plan, i, &l);
-        while (k < n && strcmp(name[k], l.kernel))
-            k++;
-        if (k == n && n < 16)
-            name[n++] = l.kernel;
-        if (k < n)
-            count[k] += l.micro;
-    }
-    printf("%-18s %12llu   ", "launches", (unsigned long long)r->launches);
-    for (uint32_t k = 0; k < n; k++)
-        printf("%s%s %llu", k ? ", " : "", name[k], (unsigned long long)count[k]);
-    printf("; of %u nodes\n", r->nodes);
-}
-
-static void print_kernels(const struct tn_plan *plan)
-{
-    struct tn_plan_launch l;
-    char workspace[32];
-
-    printf("\n%-28s %-10s %-14s %-14s %-8s %5s %6s %10s %10s %10s\n", "list", "unit", "role", "operation",
-           "kernels", "nodes", "times", "MFLOP", "MB", "workspace");
-    for (uint32_t i = 0; i < plan->n_row; i++) {
-        if (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0)
-            continue;
-        tn_plan_launch_at(plan, i, &l);
-        printf("%-28s %-10s %-14s %-14s %-8s %5u %6u %10.3f %10.3f %10s\n", tn_list_name(l.list), l.unit,
-               l.role, l.op, l.kernel, l.merged, l.micro, l.flops / 1e6, l.bytes / 1e6,
-               l.workspace ? size_text((double)l.workspace, workspace) : "");
-    }
+    plan_size(most, need), plan_size(have, there), plan_size(all, total);
+    if (have == 0)
+        return TN_OK;
+    printf("%-18s %12s   %s; a rank needs %s", "memory", there, given ? "of a device, as --memory says" : "of the device that is here", need);
+    if (world > 1)
+        printf(", all %lld ranks %s", (long long)world, total);
+    printf("\n");
+    if (most <= have)
+        return TN_OK;
+    return tn_error(TN_ERR_MEMORY, "plan: a rank needs %s, and a device has %s: fewer sequences at once (train.micro_batch), train.recompute = yes "
+                    "or backend.dtype = bf16 make activations smaller; parallel.zero = 3 over more ranks, or parallel.tp, the rest", need, there);
 }
 
 /* --- the command */
+
+static tn_status print(const struct options *o, struct tn_session *s)
+{
+    const struct tn_plan *plan = tn_session_plan(s, TN_SESSION_TRAIN);
+    struct tn_plan_report report;
+    double most, all;
+    tn_status status = TN_OK;
+
+    tn_plan_sum(plan, &report);
+    most = all = (double)report.total;
+    plan_print_model(s);
+    if (tn_session_shape(s)->world == 1) {
+        plan_print_memory(&report);
+        plan_print_work(s, &report, 0);
+        plan_print_launches(plan, &report);
+    }
+    if (options_given(o, "kernels"))
+        plan_print_kernels(plan);
+    if (tn_session_shape(s)->world > 1)
+        status = plan_ranks(s, &most, &all);
+    return status ? status : check_fit(o, s, most, all);
+}
 
 static tn_status show(const struct options *o, struct tn_session *s)
 {
     struct dump d = {.arena = tn_arena_new(), .wanted = options_text(o, "dump-after")};
     const struct tn_session_options use = {
         .use = TN_SESSION_TRAIN, .plan_only = 1, .dump_after = "all", .dump = dump_step, .dump_ctx = &d};
-    struct tn_plan_report report;
     tn_status status = tn_session_open(s, &use);
 
-    if (status == TN_OK && d.wanted) {
-        status = dump_end(&d);
-    } else if (status == TN_OK) {
-        const struct tn_plan *plan = tn_session_plan(s, TN_SESSION_TRAIN);
-        tn_plan_sum(plan, &report);
-        print_model(s);
-        print_memory(&report);
-        print_work(s, &report);
-        print_plugins(plan, &report);
-        if (options_given(o, "kernels"))
-            print_kernels(plan);
-    }
+    if (status == TN_OK)
+        status = d.wanted ? dump_end(&d) : print(o, s);
     tn_arena_free(d.arena);
+    return status;
+}
+
+/* How many ranks: as --world says, else those that a launcher started (0), else those of [parallel]. */
+static tn_status count_ranks(const struct options *o, const struct tn_config *c, int64_t *world)
+{
+    int launched;
+    tn_status status = ranks_launched(c, &launched);
+
+    *world = options_given(o, "world") ? options_int(o, "world") : launched ? 0 : ranks_asked(c);
+    if (options_given(o, "memory") && read_size(options_text(o, "memory")) == 0)
+        return tn_error(TN_ERR_CONFIG, "plan: --memory %.60s: expected a size such as 80G", options_text(o, "memory"));
     return status;
 }
 
 static tn_status plan(const struct options *o)
 {
-    struct tn_arena *a = tn_arena_new();
+    struct tn_place place = {.struct_size = sizeof place};
     struct tn_config *c = NULL;
     struct tn_session *s = NULL;
+    int64_t world = 0;
     tn_status status = tn_config_open(o->file[0], o->settings, o->setting, &c);
 
+    if (status == TN_OK)
+        status = count_ranks(o, c, &world);
     if (status == TN_OK) {
         tn_schedule_check(c);
-        status = tn_session_configure(c, &s);
+        place.size = (uint32_t)world;
+        status = tn_session_configure_at(c, world ? &place : NULL, &s);
     }
     if (status == TN_OK)
         status = vocabulary_settle(c);
@@ -209,7 +180,6 @@ static tn_status plan(const struct options *o)
         status = show(o, s);
     tn_session_close(s);
     tn_config_free(c);
-    tn_arena_free(a);
     return status;
 }
 
@@ -230,15 +200,23 @@ static const struct option options[] = {
      .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
     {.name = "kernels",
      .help = "Print every launch: where in the model, by which plugin, how often, how much"},
+    {.name = "world",
+     .value = "N",
+     .help = "Plan for N ranks, whatever is here (default: those of the launcher, else the product of the axes in [parallel])",
+     .type = TN_KEY_INT,
+     .low = 1,
+     .high = 65536},
+    {.name = "memory", .value = "SIZE", .help = "Memory of one device, such as 80G (default: that of the device that is here)"},
     {0},
 };
 
 const struct command plan_command = {
     .name = "plan",
-    .help = "Says what a run costs before it begins: memory, FLOPs, launches",
-    .usage = "[CFG] [section.key=value ...] [--dump-after STEP] [--kernels]",
+    .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one rank or many",
+    .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--dump-after STEP] [--kernels]",
     .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
-              "meta.json.",
+              "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the mesh; ranks that are "
+              "alike share a line. What cannot fit the memory of a device ends with status 1.",
     .options = options,
     .files_max = 1,
     .settings = 1,

@@ -1,6 +1,7 @@
 /* report.c - see report.h. */
 #include "plan/report.h"
 #include "base/arena.h"
+#include "graph/op.h"
 
 static uint32_t launches(const struct tn_plan *plan, const struct tn_row *row)
 {
@@ -29,6 +30,14 @@ static uint64_t states(const struct tn_plan *plan)
     return bytes;
 }
 
+/* What the backward leaves for the update: before the collectives that come after it, which cut or copy it. */
+static const struct tn_value *left_by_backward(const struct tn_value *g)
+{
+    while (g && g->producer && g->producer->phase > TN_BACKWARD && g->producer->op->flags & TN_OP_COLLECTIVE)
+        g = g->producer->in[g->output];
+    return g;
+}
+
 /* Two gradients may share a storage: a tied weight's twin. */
 static uint64_t gradients(const struct tn_plan *plan)
 {
@@ -37,7 +46,7 @@ static uint64_t gradients(const struct tn_plan *plan)
     uint64_t bytes = 0;
 
     for (const struct tn_value *v = plan->graph->params; v; v = v->next) {
-        const struct tn_value *g = v->param ? v->param->grad : NULL;
+        const struct tn_value *g = left_by_backward(v->param ? v->param->grad : NULL);
         uint32_t s = g ? plan->place[g->id].storage : TN_NOWHERE;
         if (s == TN_NOWHERE || seen[s] || plan->storage[s].where != TN_AT_ARENA)
             continue;

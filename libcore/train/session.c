@@ -283,6 +283,32 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     return o->plan_only ? TN_OK : open_runs(s);
 }
 
+static void free_parts(struct tn_session *s)
+{
+    for (int i = 0; i < PARTS; i++) {
+        tn_plan_free(s->part[i].plan);
+        tn_graph_free(s->part[i].graph);
+        s->part[i] = (struct part){0};
+    }
+}
+
+tn_status tn_session_look_as(struct tn_session *s, int64_t rank)
+{
+    tn_status status;
+
+    if (!s->options.plan_only)
+        return tn_error(TN_ERR, "a session that is open for work cannot look like rank %lld", (long long)rank);
+    free_parts(s);
+    s->options.dump = NULL;
+    s->mesh = s->shape.mesh = s->collectives.mesh = tn_mesh_at(&s->mesh, rank);
+    s->shape.rank = rank;
+    s->shape.n_parameters = s->shape.n_parameters_no_position = s->n_tensor = 0;
+    status = make_parts(s);
+    if (!status)
+        list_tensors(s);
+    return status;
+}
+
 void tn_session_close(struct tn_session *s)
 {
     if (!s)
@@ -290,10 +316,7 @@ void tn_session_close(struct tn_session *s)
     for (int i = 0; i < PARTS; i++)
         tn_run_close(s->part[i].run);
     tn_memory_free(s->memory);
-    for (int i = 0; i < PARTS; i++) {
-        tn_plan_free(s->part[i].plan);
-        tn_graph_free(s->part[i].graph);
-    }
+    free_parts(s);
     tn_compare_free(s->collectives.compare);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);

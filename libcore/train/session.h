@@ -38,6 +38,9 @@ tn_status tn_session_configure(struct tn_config *c, struct tn_session **out);
 struct tn_place;
 tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *place, struct tn_session **out);
 tn_status tn_session_open(struct tn_session *s, const struct tn_session_options *o);
+/* Of a session that was opened with plan_only: the same as another rank of the mesh would plan it. What graphs and plans
+ * gave before is gone. */
+tn_status tn_session_look_as(struct tn_session *s, int64_t rank);
 void tn_session_close(struct tn_session *s);     /* takes; NULL is fine */
 
 /* --- what came out */

@@ -61,3 +61,60 @@ plan model.n_head=3
 expect_rc 2
 expect_err 'model\.n_head = 3'
 expect_err_lines
+
+# state PARAMETERS_MB OPTIMIZER GRADIENTS STATE ARGUMENT...: of each of two ranks, for a million parameters in fp32
+million="model.vocab_size=319 model.block_size=64 model.n_layer=8 model.n_head=4 model.n_embd=100 model.bias=no train.global_batch=8"
+state()
+{
+    local parameters=$1 optimizer=$2 gradients=$3 all=$4
+
+    shift 4
+    case_ "the state of a million parameters: $*"
+    run "$TENON" plan $million optimizer.name=adamw "$@"
+    expect_rc 0
+    expect_out '^parameters +1000000,'
+    expect_out "^ +2 +$parameters MB +$optimizer MB +$gradients MB +$all MB .* 0-1$"
+}
+state 4\\.00 8\\.00 4\\.00 16\\.00 parallel.dp=2
+state 4\\.00 4\\.00 4\\.00 12\\.00 --world 2 parallel.zero=1
+state 4\\.00 4\\.00 2\\.00 10\\.00 --world 2 parallel.zero=2
+state 2\\.00 4\\.00 2\\.00 8\\.00 --world 2 parallel.zero=3 train.micro_batch=1
+
+case_ "groups, and bytes on the wire"
+small="model.vocab_size=32 model.block_size=8 model.n_layer=2 model.n_head=2 model.n_embd=16 backend.comm=self"
+run "$TENON" plan $small parallel.tp=2 train.global_batch=2
+expect_rc 0
+expect_out '^ranks +2: tp 2$'
+expect_out '^groups of tp +\[0 1\]$'
+# the output of a row-parallel layer, 2 x 8 x 16 in fp32: 1024 bytes in each of two blocks
+expect_out '^all_reduce +tp +2 attn_out +forward +fp32 +256 +2 +2048$'
+expect_out '^all_reduce +tp +2 mlp_out +forward +fp32 +256 +2 +2048$'
+expect_out '^FLOPs by formula .*, of all ranks$'
+run "$TENON" plan $small parallel.tp=2 parallel.cp=2 --world 8 train.global_batch=4
+expect_rc 0
+expect_out '^ranks +8: dp 2 cp 2 tp 2$'
+expect_out '^groups of dp +\[0 4\] \[1 5\] \[2 6\] \[3 7\]$'
+expect_out '^groups of cp +\[0 2\] \[1 3\] \[4 6\] \[5 7\]$'
+expect_out '^groups of tp +\[0 1\] \[2 3\] \[4 5\] \[6 7\]$'
+# gradients are summed over dp: (2 - 1) / 2 of twice the bytes of what a rank has of a bias of 16
+expect_out '^all_reduce +dp +2 grad_reduce +after +fp32 +16 +[0-9]+ '
+run "$TENON" plan "$top_srcdir/examples/gpt2-124m.ini" model.vocab_size=50257 --world 1024 parallel.tp=8 train.micro_batch=1 train.global_batch=128
+expect_rc 0
+expect_out '^ +512 .* 1-3 9-11 .*\.\.\.$|^ +384 .* 1-3 9-11 .*\.\.\.$'
+run "$TENON" plan $small --world 4 parallel.tp=3
+expect_rc 2
+expect_err_lines
+expect_err 'tp 3 = 3 does not divide the 4 ranks'
+
+case_ "what cannot fit"
+run "$TENON" plan "$top_srcdir/examples/gpt2-124m.ini" train.micro_batch=1 train.global_batch=1 --memory 2G
+expect_rc 1
+expect_err_lines
+expect_err 'plan: a rank needs 2\.[0-9]+ GB, and a device has 2\.00 GB: .*train\.recompute = yes'
+expect_out '^memory +2\.00 GB +of a device, as --memory says; a rank needs 2\.[0-9]+ GB$'
+run "$TENON" plan "$top_srcdir/examples/gpt2-124m.ini" train.micro_batch=1 train.global_batch=4 --world 4 parallel.zero=3 --memory 2G
+expect_rc 0
+expect_out 'a rank needs 1\.[0-9]+ GB, all 4 ranks [0-9.]+ GB$'
+plan --memory 1Q
+expect_rc 2
+expect_err '--memory 1Q: expected a size such as 80G'
