@@ -276,6 +276,17 @@ static tn_status together(struct tn_request *r, const struct timespec *end)
     return s;
 }
 
+/* Would a wait find everybody there? Lock held. */
+static int is_ready(const struct tn_request *r)
+{
+    if (r->slot && r->slot->arrived < r->comm->size)
+        return 0;
+    for (uint32_t i = 0; i < r->n; i++)
+        if ((r->mail[i] && !r->mail[i]->taken) || (r->t[i].op == TN_RECV && !*find_mail(r->comm, &r->t[i])))
+            return 0;
+    return 1;
+}
+
 static tn_status comm_wait(struct tn_request *r, double seconds)
 {
     struct timespec end;
@@ -284,6 +295,10 @@ static tn_status comm_wait(struct tn_request *r, double seconds)
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += (time_t)seconds + 1;
     pthread_mutex_lock(&lock);
+    if (seconds <= 0 && !dead && !is_ready(r)) {
+        pthread_mutex_unlock(&lock);
+        return TN_DECLINED;
+    }
     if (r->slot)
         s = together(r, &end);
     if (!s)
