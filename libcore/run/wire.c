@@ -36,7 +36,7 @@ void tn_wire_list(const struct tn_plan *plan, struct tn_arena *arena, struct tn_
         uint32_t k = 0;
 
         if (!(node->op->flags & TN_OP_COLLECTIVE) || strcmp(plan->row[i].op, node->op->name) ||
-            (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0))
+            plan->row[i].way == TN_ROW_WAIT || plan->row[i].way == TN_ROW_SENT || (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0))
             continue;
         tn_plan_launch_at(plan, i, &l);
         w = (struct tn_wire){.op = node->op->name, .axis = tn_text(arena, "%s", tn_node_text(node, "axis")), .role = tn_text(arena, "%s", node->role),
