@@ -31,7 +31,7 @@ static json_t *product(const struct tn_measure_product *p)
 
 static json_t *rates(const struct bench *b)
 {
-    double model = b->steps.flops / b->steps.median, step = tn_measure_rate(b->product, b->n_product),
+    double model = b->steps.flops / b->steps.median / (double)tn_session_shape(b->session)->world, step = tn_measure_rate(b->product, b->n_product),
            square = tn_measure_rate(&b->square, 1);
     json_t *all = json_array();
 
@@ -84,8 +84,8 @@ static json_t *whole(const struct bench *b)
     const struct tn_measure *m = &b->steps;
     const struct tn_session_shape *h = tn_session_shape(b->session);
     json_t *o = json_pack(
-        "{s:s s:i s:s s:s s:I s:I s:f s:f s:f s:f s:f s:o s:o s:f s:f s:o s:o s:f s:f s:f s:f}", "workload",
-        b->name, "threads", (int)tn_session_threads(b->session), "device", tn_session_device(b->session),
+        "{s:s s:i s:i s:s s:s s:I s:I s:f s:f s:f s:f s:f s:o s:o s:f s:f s:o s:o s:f s:f s:f s:f}", "workload",
+ b->name, "ranks", (int)h->world, "threads", (int)tn_session_threads(b->session), "device", tn_session_device(b->session),
         "kernels", tn_session_kernels(b->session), "parameters", (json_int_t)h->n_parameters, "tokens",
         (json_int_t)m->tokens, "step_ms", m->median * 1e3, "step_min_ms", m->low * 1e3, "step_max_ms",
         m->high * 1e3, "tokens_per_second", m->tokens / m->median, "gflops", m->flops / m->median / 1e9,

@@ -113,10 +113,12 @@ static tn_status bench(const struct options *o, double start)
         s = open_session(&b, c);
     if (!s)
         s = measure(&b, measured);
-    if (!s && options_given(o, "json"))
-        s = bench_json(&b);
-    else if (!s)
-        bench_text(&b);
+    if (!s && tn_session_shape(b.session)->rank == 0) {
+        if (options_given(o, "json"))
+            s = bench_json(&b);
+        else
+            bench_text(&b);
+    }
     tn_session_close(b.session);
     tn_config_free(c);
     tn_arena_free(b.arena);

@@ -11,6 +11,7 @@
 #include "mesh/mesh.h"
 #include "options.h"
 #include "plugin/registry.h"
+#include "train/loop.h"
 
 /* --- the options of the plugins that are named; none of their code runs but what loading runs */
 
@@ -109,6 +110,7 @@ static tn_status config(const struct options *o)
     s = plugin_options(c);
     if (s >= 0)
         s = tn_config_check(c);
+    tn_run_folder(c);                            /* settles it */
     if (s >= 0)
         print_all(c);
     tn_config_free(c);

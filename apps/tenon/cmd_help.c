@@ -20,6 +20,25 @@ static tn_status keys(const char *section)
     return TN_OK;
 }
 
+/* What is no command may be a section, or a key. */
+static tn_status unknown(const char *word)
+{
+    struct tn_config *c = NULL;
+    tn_status s = TN_OK;
+
+    for (const struct tn_section *t = tn_sections; t->name; t++)
+        if (!strcmp(t->name, word))
+            return tn_error(TN_ERR_CONFIG, "help %.100s: it is no command, but a section of the configuration: tenon help keys %s", word, t->name);
+    if (tn_config_open(NULL, 0, NULL, &c) >= 0) {
+        const char *key = tn_config_has(c, word) ? word : strchr(word, '.') ? tn_config_nearest(c, word) : NULL;
+        if (key)
+            s = tn_error(TN_ERR_CONFIG, "help %.100s: it is no command; the key %s is explained by tenon help keys %.*s", word, key,
+                         (int)strcspn(key, "."), key);
+    }
+    tn_config_free(c);
+    return s < 0 ? s : command_unknown(word);
+}
+
 static tn_status help(const struct options *o)
 {
     if (options_given(o, "man"))
@@ -29,7 +48,7 @@ static tn_status help(const struct options *o)
     else if (!strcmp(o->file[0], "keys"))
         return keys(o->file[1]);
     else if (!command_find(o->file[0]))
-        return command_unknown(o->file[0]);
+        return unknown(o->file[0]);
     else
         help_command_text(stdout, command_find(o->file[0]));
     return TN_OK;

@@ -147,13 +147,13 @@ static tn_status show(const struct options *o, struct tn_session *s)
     return status;
 }
 
-/* How many ranks: as --world says, else those that a launcher started (0), else those of [parallel]. */
+/* How many ranks: as --world says, else those of [parallel]; 0: those that a launcher started, or this one alone. */
 static tn_status count_ranks(const struct options *o, const struct tn_config *c, int64_t *world)
 {
     int launched;
     tn_status status = ranks_launched(c, &launched);
 
-    *world = options_given(o, "world") ? options_int(o, "world") : launched ? 0 : ranks_asked(c);
+    *world = options_given(o, "world") ? options_int(o, "world") : launched || ranks_asked(c) == 1 ? 0 : ranks_asked(c);
     if (options_given(o, "memory") && read_size(options_text(o, "memory")) == 0)
         return tn_error(TN_ERR_CONFIG, "plan: --memory %.60s: expected a size such as 80G", options_text(o, "memory"));
     return status;

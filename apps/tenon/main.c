@@ -39,12 +39,17 @@ const struct command *command_find(const char *name)
 tn_status command_unknown(const char *name)
 {
     struct tn_near near = {.word = name};
+    char all[200] = "";
 
-    for (size_t i = 0; commands[i]; i++)
+    for (size_t i = 0; commands[i]; i++) {
+        size_t n = strlen(all);
+
         tn_near_try(&near, commands[i]->name);
+        snprintf(all + n, sizeof all - n, "%s%s", !i ? "" : commands[i + 1] ? ", " : " and ", commands[i]->name);
+    }
     if (near.best)
         return tn_error(TN_ERR_CONFIG, "unknown command %.100s; did you mean tenon %s?", name, near.best);
-    return tn_error(TN_ERR_CONFIG, "unknown command %.100s; tenon --help lists the commands", name);
+    return tn_error(TN_ERR_CONFIG, "unknown command %.100s; there are %s", name, all);
 }
 
 int command_end(tn_status status)

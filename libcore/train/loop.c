@@ -191,17 +191,20 @@ static tn_status step(struct train *t)
 {
     struct tn_progress_update u;
     int skipped, validated;
-    double val = NAN;
+    double val = NAN, most[2];
     tn_status status = update(t, &u, &skipped);
 
     if (status < 0)
         return status;
+    most[0] = u.seconds, most[1] = tn_signals_save();
+    if ((status = tn_session_most(t->session, most, 2)) < 0)
+        return status;
+    u.seconds = most[0];                         /* of the slowest rank */
     tn_progress_update(&t->progress, &u);
     if ((status = validate_if_due(t, &val, &validated)) < 0)
         return status;
     write_metrics(t, &u, skipped, val, validated);
-    if (tn_session_any(t->session, tn_signals_save()) ||
-        is_due(t, tn_config_int(t->c, "checkpoint.interval")))
+    if (most[1] > 0 || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
         save(t);
     return TN_OK;
 }

@@ -35,12 +35,12 @@ struct tn_measure_options {
 };
 
 struct tn_measure {
-    double *seconds; /* [steps] */
+    double *seconds; /* [steps]; of the slowest rank, and so are all that follow from them */
     uint32_t steps;
     double first; /* seconds of the first update */
     double median, low, high;
-    double phase[TN_MEASURE_PHASES]; /* medians */
-    double tokens, flops;            /* of an update; flops of the model: 6N + 6LCT for each token */
+    double phase[TN_MEASURE_PHASES]; /* medians; of this rank, and what stands below of memory too */
+    double tokens, flops;            /* of an update, of all ranks; flops of the model: 6N + 6LCT for each token */
     double first_loss, last_loss;
     double minor_faults, major_faults,
         allocations;         /* of an update, after the warm-up; allocations -1: not counted */

@@ -56,6 +56,31 @@ static void read_model(struct tn_session *s)
     };
 }
 
+/* Elements of the largest values, by the keys that make them: more cannot be counted, let alone held. */
+static tn_status check_sizes(const struct tn_session *s)
+{
+    const struct tn_session_shape *h = &s->shape;
+    const struct tn_model_config *m = &s->model;
+    const double most = 0x1p58, tokens = (double)h->eval_batch * (double)h->seq_len;
+    const struct {
+        const char *key, *what;
+        double elements;
+    } large[] = {
+        {"model.n_embd", "model.vocab_size x model.n_embd", (double)m->vocab_size * (double)m->n_embd},
+        {"model.n_inner", "model.n_inner x model.n_embd", (double)m->n_inner * (double)m->n_embd},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x model.n_inner", tokens * (double)m->n_inner},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x 3 model.n_embd", 3 * tokens * (double)m->n_embd},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x model.vocab_size", tokens * (double)m->vocab_size},
+        {"train.seq_len", "train.micro_batch x model.n_head x train.seq_len x train.seq_len", tokens * (double)h->seq_len * (double)m->n_head},
+    };
+
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        if (large[i].elements > most)
+            return tn_config_fail(s->config, large[i].key, "%s is %.3g elements of one tensor, more than can be counted", large[i].what,
+                                  large[i].elements);
+    return TN_OK;
+}
+
 static tn_status read_shape(struct tn_session *s)
 {
     struct tn_session_shape *h = &s->shape;
@@ -76,7 +101,7 @@ static tn_status read_shape(struct tn_session *s)
     h->eval_batch = h->micro_batch * dp;
     h->n_micro = h->global_batch / h->eval_batch;
     s->seed = (uint64_t)tn_config_int(c, "train.seed");
-    return TN_OK;
+    return check_sizes(s);
 }
 
 /* --- graphs and plans */

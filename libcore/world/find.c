@@ -151,6 +151,18 @@ static int64_t asked(const struct tn_config *c, int axis)
     return tn_config_int(c, key) > 1 ? tn_config_int(c, key) : 1;
 }
 
+/* "dp 2 x tp 2", the axes above 1. Returns out. */
+static const char *product_text(const struct tn_config *c, char *out, size_t room)
+{
+    size_t k = 0;
+
+    *out = 0;
+    for (int a = 0; a < TN_AXES; a++)
+        if (a != 1 && asked(c, a) > 1 && k < room)
+            k += (size_t)snprintf(out + k, room - k, "%s%s %lld", k ? " x " : "", tn_axis_name[a], (long long)asked(c, a));
+    return out;
+}
+
 static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, int64_t rest)
 {
     int dp = tn_config_is_set(c, "parallel.dp");
@@ -163,10 +175,9 @@ static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, 
     if (w->size == 1)
         return tn_config_fail(
             c, key,
-            "pp %lld x cp %lld x tp %lld%s ranks are asked for, and this process was started "
-            "alone: start all of them by mpirun, srun or torchrun, or take the axes out",
-            (long long)asked(c, 2), (long long)asked(c, 3), (long long)asked(c, 4),
-            dp ? " in each part of dp" : "");
+            "%lld ranks are asked for (%s), and this process was started alone: start all of them by mpirun, "
+            "srun or torchrun, or take this out",
+            (long long)(rest * (dp ? tn_config_int(c, "parallel.dp") : 1)), product_text(c, would, sizeof would));
     list_divisors(w->size, would, sizeof would);
     if (!dp || w->size % rest)
         return tn_config_fail(

@@ -118,3 +118,13 @@ expect_out 'a rank needs 1\.[0-9]+ GB, all 4 ranks [0-9.]+ GB$'
 plan --memory 1Q
 expect_rc 2
 expect_err '--memory 1Q: expected a size such as 80G'
+
+case_ "sizes that cannot be counted name their keys"
+run "$TENON" plan model.vocab_size=65 model.block_size=16777216 model.n_embd=1048576 model.n_head=1 train.global_batch=16777216
+expect_rc 2
+expect_err_lines
+expect_err 'train\.micro_batch.*: train\.micro_batch x train\.seq_len x model\.n_inner is 1\.18e\+21 elements'
+run "$TENON" plan $small plugins.tp=foo train.global_batch=2
+expect_rc 0
+expect_err_lines
+expect_err 'warning: command line: plugins\.tp = foo is not used: the axis has one rank'

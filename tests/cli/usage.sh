@@ -65,6 +65,16 @@ expect_rc 2
 expect_err 'unknown option --nothing'
 run "$TENON" help nothing
 expect_rc 2
+expect_err_lines 1
+expect_err 'unknown command nothing; there are prepare, train, .* probe, verify, .* and help'
+run "$TENON" help trian
+expect_err 'did you mean tenon train\?'
+run "$TENON" help schedule
+expect_rc 2
+expect_err 'help schedule: it is no command, but a section of the configuration: tenon help keys schedule'
+run "$TENON" help optimiser.lr
+expect_rc 2
+expect_err 'the key optimizer\.lr is explained by tenon help keys optimizer'
 
 # argument, what the message must have
 refused()
@@ -117,6 +127,7 @@ expect_out '^steps = 7 ; run\.ini:2$'
 expect_out '^seed = 5 ; command line$'
 expect_out '^n_layer = 12 ; default$'
 expect_out '^; n_kv_head is not set: n_head$'
+expect_out '^dir = runs/run ; derived$'
 cp "$test_folder/out" full.ini
 run "$TENON" config full.ini
 expect_rc 0

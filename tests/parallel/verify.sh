@@ -79,3 +79,12 @@ case_ "replicas that drift apart, in debug mode"
 ranks 3 "$TENON" bench $model "${broken[@]}" parallel.broken=1 backend.debug=yes --steps 1 --warmup 1 --no-rates
 expect_rc 1
 expect_err 'replicas differ: of 84 tensors 84 are not the same on all ranks of dp; the first is transformer\.wte\.weight, with checksum [0-9a-f]{16} on rank 0 and [0-9a-f]{16} on rank 1'
+
+case_ "bench of several ranks: rank 0 prints, what is of one rank and what of all is said"
+ranks 2 "$TENON" bench $model --steps 3 --warmup 1
+expect_rc 0
+expect [ ! -s rank.1.out ]
+expect_out '^default tenon ranks 2 threads 1: step '
+expect_out '^step +median of 3: .*, of the slowest rank$'
+expect_out '^model FLOPs .*, of all ranks$'
+expect_out 'rates are those of rank 0 while all 2 measure; the step is [0-9.]+ GFLOP/s a rank'

@@ -221,3 +221,9 @@ int tn_session_any(struct tn_session *s, int here)
     (void)s;
     return here;
 }
+
+tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n)
+{
+    (void)s, (void)x, (void)n;
+    return TN_OK;
+}
