@@ -31,8 +31,8 @@ static json_t *product(const struct tn_measure_product *p)
 
 static json_t *rates(const struct bench *b)
 {
-    double model = b->steps.flops / b->steps.median / (double)tn_session_shape(b->session)->world, step = tn_measure_rate(b->product, b->n_product),
-           square = tn_measure_rate(&b->square, 1);
+    double model = b->steps.flops / b->steps.median / (double)tn_session_shape(b->session)->world,
+           step = tn_measure_rate(b->product, b->n_product), square = tn_measure_rate(&b->square, 1);
     json_t *all = json_array();
 
     for (uint32_t i = 0; i < b->n_product; i++)
@@ -84,14 +84,15 @@ static json_t *whole(const struct bench *b)
     const struct tn_measure *m = &b->steps;
     const struct tn_session_shape *h = tn_session_shape(b->session);
     json_t *o = json_pack(
-        "{s:s s:i s:i s:s s:s s:I s:I s:f s:f s:f s:f s:f s:o s:o s:f s:f s:o s:o s:f s:f s:f s:f}", "workload",
- b->name, "ranks", (int)h->world, "threads", (int)tn_session_threads(b->session), "device", tn_session_device(b->session),
-        "kernels", tn_session_kernels(b->session), "parameters", (json_int_t)h->n_parameters, "tokens",
-        (json_int_t)m->tokens, "step_ms", m->median * 1e3, "step_min_ms", m->low * 1e3, "step_max_ms",
-        m->high * 1e3, "tokens_per_second", m->tokens / m->median, "gflops", m->flops / m->median / 1e9,
-        "phases_ms", phases(m), "steps_ms", every_step(m), "model_flops", m->flops, "peak_rss_mb",
-        (double)m->rss_peak / 1e6, "memory", memory(m), "start", start(b), "minor_faults", m->minor_faults,
-        "major_faults", m->major_faults, "first_loss", m->first_loss, "last_loss", m->last_loss);
+        "{s:s s:i s:i s:s s:s s:I s:I s:f s:f s:f s:f s:f s:o s:o s:f s:f s:o s:o s:f s:f s:f s:f}",
+        "workload", b->name, "ranks", (int)h->world, "threads", (int)tn_session_threads(b->session), "device",
+        tn_session_device(b->session), "kernels", tn_session_kernels(b->session), "parameters",
+        (json_int_t)h->n_parameters, "tokens", (json_int_t)m->tokens, "step_ms", m->median * 1e3,
+        "step_min_ms", m->low * 1e3, "step_max_ms", m->high * 1e3, "tokens_per_second", m->tokens / m->median,
+        "gflops", m->flops / m->median / 1e9, "phases_ms", phases(m), "steps_ms", every_step(m),
+        "model_flops", m->flops, "peak_rss_mb", (double)m->rss_peak / 1e6, "memory", memory(m), "start",
+        start(b), "minor_faults", m->minor_faults, "major_faults", m->major_faults, "first_loss",
+        m->first_loss, "last_loss", m->last_loss);
 
     if (o && m->allocations >= 0)
         json_object_set_new(o, "allocations", json_real(m->allocations));

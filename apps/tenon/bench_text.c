@@ -9,9 +9,9 @@ static void print_first(const struct bench *b)
 
     if (tn_session_shape(b->session)->world > 1)
         snprintf(ranks, sizeof ranks, " ranks %lld", (long long)tn_session_shape(b->session)->world);
-    printf("%s tenon%s threads %u: step %.2f ms  %.0f tok/s  %.1f GFLOP/s  peak RSS %.0f MB\n", b->name, ranks,
-           tn_session_threads(b->session), m->median * 1e3, m->tokens / m->median, m->flops / m->median / 1e9,
-           (double)m->rss_peak / 1e6);
+    printf("%s tenon%s threads %u: step %.2f ms  %.0f tok/s  %.1f GFLOP/s  peak RSS %.0f MB\n", b->name,
+           ranks, tn_session_threads(b->session), m->median * 1e3, m->tokens / m->median,
+           m->flops / m->median / 1e9, (double)m->rss_peak / 1e6);
 }
 
 static void print_setting(const struct bench *b)
@@ -39,14 +39,16 @@ static void print_steps(const struct bench *b)
     for (int p = 0; p < TN_MEASURE_PHASES; p++)
         printf("%s %s %.2f", p ? "," : "", tn_measure_phase_name[p], m->phase[p] * 1e3);
     printf(" ms%s\n", many ? ", of rank 0" : "");
-    printf("%-13s %.4g of an update, 6N + 6LCT for each token%s\n", "model FLOPs", m->flops, many ? ", of all ranks" : "");
+    printf("%-13s %.4g of an update, 6N + 6LCT for each token%s\n", "model FLOPs", m->flops,
+           many ? ", of all ranks" : "");
 }
 
 static void print_rates(const struct bench *b)
 {
     int64_t ranks = tn_session_shape(b->session)->world;
-    double model = b->steps.flops / b->steps.median / (double)ranks, step = tn_measure_rate(b->product, b->n_product),
-           square = tn_measure_rate(&b->square, 1), work = 0;
+    double model = b->steps.flops / b->steps.median / (double)ranks,
+           step = tn_measure_rate(b->product, b->n_product), square = tn_measure_rate(&b->square, 1),
+           work = 0;
 
     if (!b->has_rates)
         return;
@@ -58,7 +60,8 @@ static void print_rates(const struct bench *b)
            "", step / 1e9, b->n_product, work, step > 0 ? model / step : 0);
     printf("%-13s %.1f GB/s\n", "memory rate", b->memory_rate / 1e9);
     if (ranks > 1)
-        printf("%-13s rates are those of rank 0 while all %lld measure; the step is %.1f GFLOP/s a rank\n", "", (long long)ranks, model / 1e9);
+        printf("%-13s rates are those of rank 0 while all %lld measure; the step is %.1f GFLOP/s a rank\n",
+               "", (long long)ranks, model / 1e9);
 }
 
 static void print_memory(const struct bench *b)
@@ -66,7 +69,8 @@ static void print_memory(const struct bench *b)
     const struct tn_measure *m = &b->steps;
 
     printf("%-13s %splanned %.1f MB, of it the arena %.1f MB; resident %.1f MB, at most %.1f MB\n", "memory",
-           tn_session_shape(b->session)->world > 1 ? "of rank 0: " : "", (double)m->planned / 1e6, (double)m->arena / 1e6, (double)m->rss / 1e6, (double)m->rss_peak / 1e6);
+           tn_session_shape(b->session)->world > 1 ? "of rank 0: " : "", (double)m->planned / 1e6,
+           (double)m->arena / 1e6, (double)m->rss / 1e6, (double)m->rss_peak / 1e6);
     printf("%-13s of an update: page faults %.2f (%.2f from disk), allocations ", "", m->minor_faults,
            m->major_faults);
     if (m->allocations < 0)

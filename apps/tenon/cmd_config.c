@@ -110,7 +110,7 @@ static tn_status config(const struct options *o)
     s = plugin_options(c);
     if (s >= 0)
         s = tn_config_check(c);
-    tn_run_folder(c);                            /* settles it */
+    tn_run_folder(c); /* settles it */
     if (s >= 0)
         print_all(c);
     tn_config_free(c);

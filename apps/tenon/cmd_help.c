@@ -28,12 +28,18 @@ static tn_status unknown(const char *word)
 
     for (const struct tn_section *t = tn_sections; t->name; t++)
         if (!strcmp(t->name, word))
-            return tn_error(TN_ERR_CONFIG, "help %.100s: it is no command, but a section of the configuration: tenon help keys %s", word, t->name);
+            return tn_error(
+                TN_ERR_CONFIG,
+                "help %.100s: it is no command, but a section of the configuration: tenon help keys %s", word,
+                t->name);
     if (tn_config_open(NULL, 0, NULL, &c) >= 0) {
-        const char *key = tn_config_has(c, word) ? word : strchr(word, '.') ? tn_config_nearest(c, word) : NULL;
+        const char *key = tn_config_has(c, word) ? word
+                          : strchr(word, '.')    ? tn_config_nearest(c, word)
+                                                 : NULL;
         if (key)
-            s = tn_error(TN_ERR_CONFIG, "help %.100s: it is no command; the key %s is explained by tenon help keys %.*s", word, key,
-                         (int)strcspn(key, "."), key);
+            s = tn_error(TN_ERR_CONFIG,
+                         "help %.100s: it is no command; the key %s is explained by tenon help keys %.*s",
+                         word, key, (int)strcspn(key, "."), key);
     }
     tn_config_free(c);
     return s < 0 ? s : command_unknown(word);

@@ -100,14 +100,19 @@ static tn_status check_fit(const struct options *o, const struct tn_session *s, 
     plan_size(most, need), plan_size(have, there), plan_size(all, total);
     if (have == 0)
         return TN_OK;
-    printf("%-18s %12s   %s; a rank needs %s", "memory", there, given ? "of a device, as --memory says" : "of the device that is here", need);
+    printf("%-18s %12s   %s; a rank needs %s", "memory", there,
+           given ? "of a device, as --memory says" : "of the device that is here", need);
     if (world > 1)
         printf(", all %lld ranks %s", (long long)world, total);
     printf("\n");
     if (most <= have)
         return TN_OK;
-    return tn_error(TN_ERR_MEMORY, "plan: a rank needs %s, and a device has %s: fewer sequences at once (train.micro_batch), train.recompute = yes "
-                    "or backend.dtype = bf16 make activations smaller; parallel.zero = 3 over more ranks, or parallel.tp, the rest", need, there);
+    return tn_error(TN_ERR_MEMORY,
+                    "plan: a rank needs %s, and a device has %s: fewer sequences at once "
+                    "(train.micro_batch), train.recompute = yes "
+                    "or backend.dtype = bf16 make activations smaller; parallel.zero = 3 over more ranks, or "
+                    "parallel.tp, the rest",
+                    need, there);
 }
 
 /* --- the command */
@@ -147,15 +152,19 @@ static tn_status show(const struct options *o, struct tn_session *s)
     return status;
 }
 
-/* How many ranks: as --world says, else those of [parallel]; 0: those that a launcher started, or this one alone. */
+/* How many ranks: as --world says, else those of [parallel]; 0: those that a launcher started, or this one
+ * alone. */
 static tn_status count_ranks(const struct options *o, const struct tn_config *c, int64_t *world)
 {
     int launched;
     tn_status status = ranks_launched(c, &launched);
 
-    *world = options_given(o, "world") ? options_int(o, "world") : launched || ranks_asked(c) == 1 ? 0 : ranks_asked(c);
+    *world = options_given(o, "world")         ? options_int(o, "world")
+             : launched || ranks_asked(c) == 1 ? 0
+                                               : ranks_asked(c);
     if (options_given(o, "memory") && read_size(options_text(o, "memory")) == 0)
-        return tn_error(TN_ERR_CONFIG, "plan: --memory %.60s: expected a size such as 80G", options_text(o, "memory"));
+        return tn_error(TN_ERR_CONFIG, "plan: --memory %.60s: expected a size such as 80G",
+                        options_text(o, "memory"));
     return status;
 }
 
@@ -202,20 +211,25 @@ static const struct option options[] = {
      .help = "Print every launch: where in the model, by which plugin, how often, how much"},
     {.name = "world",
      .value = "N",
-     .help = "Plan for N ranks, whatever is here (default: those of the launcher, else the product of the axes in [parallel])",
+     .help = "Plan for N ranks, whatever is here (default: those of the launcher, else the product of the "
+             "axes in [parallel])",
      .type = TN_KEY_INT,
      .low = 1,
      .high = 65536},
-    {.name = "memory", .value = "SIZE", .help = "Memory of one device, such as 80G (default: that of the device that is here)"},
+    {.name = "memory",
+     .value = "SIZE",
+     .help = "Memory of one device, such as 80G (default: that of the device that is here)"},
     {0},
 };
 
 const struct command plan_command = {
     .name = "plan",
-    .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one rank or many",
+    .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one "
+            "rank or many",
     .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--dump-after STEP] [--kernels]",
     .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
-              "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the mesh; ranks that are "
+              "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the "
+              "mesh; ranks that are "
               "alike share a line. What cannot fit the memory of a device ends with status 1.",
     .options = options,
     .files_max = 1,

@@ -1,7 +1,7 @@
 /* cmd_probe.c - tenon probe: who is here, do the collectives give the right numbers, and how fast are they?
  *
- * The first thing to run on a new cluster, and on a new communicator. Nothing of a model is built; the ranks meet,
- * agree and connect as those of a training do, along the axes that [parallel] has. Rank 0 prints. */
+ * The first thing to run on a new cluster, and on a new communicator. Nothing of a model is built; the ranks
+ * meet, agree and connect as those of a training do, along the axes that [parallel] has. Rank 0 prints. */
 #include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #include "ranks.h"
 
 #define MOST_SIZES 64
-#define LARGE 20011                              /* elements of a part in the check of values */
+#define LARGE 20011 /* elements of a part in the check of values */
 
-struct plan {                                    /* what the options ask for */
+struct plan { /* what the options ask for */
     uint64_t bytes[MOST_SIZES];
     uint32_t n_bytes;
     const struct probe_dtype *dtype;
@@ -68,14 +68,20 @@ static tn_status read_options(struct probe *p, struct plan *plan)
     struct tn_near near = {.word = c.bad};
 
     if (tn_value_words(sizes, ',', size_add, plan) || !plan->n_bytes)
-        return tn_error(TN_ERR_CONFIG, "probe: --sizes %.100s: expected sizes from 1 byte to 64G, separated by commas, such as 4K,1M", sizes);
+        return tn_error(
+            TN_ERR_CONFIG,
+            "probe: --sizes %.100s: expected sizes from 1 byte to 64G, separated by commas, such as 4K,1M",
+            sizes);
     for (int o = 0; probe_ops[o].name && !ops; o++)
         p->ops[o] = 1;
     if (ops && tn_value_words(ops, ',', op_add, &c)) {
         for (int o = 0; probe_ops[o].name; o++)
             tn_near_try(&near, probe_ops[o].name);
-        return tn_error(TN_ERR_CONFIG, "probe: --collectives: there is no %s%s%s%s; there are all_reduce, all_gather, reduce_scatter, all_to_all, broadcast and send",
-                        c.bad, near.best ? ", did you mean " : "", near.best ? near.best : "", near.best ? "?" : "");
+        return tn_error(TN_ERR_CONFIG,
+                        "probe: --collectives: there is no %s%s%s%s; there are all_reduce, all_gather, "
+                        "reduce_scatter, all_to_all, broadcast and send",
+                        c.bad, near.best ? ", did you mean " : "", near.best ? near.best : "",
+                        near.best ? "?" : "");
     }
     for (plan->dtype = probe_dtypes; strcmp(plan->dtype->name, options_text(p->options, "dtype"));)
         plan->dtype++;
@@ -88,8 +94,8 @@ static struct probe_group group_of(const struct probe *p, int axis, struct tn_ar
 {
     struct tn_world *w = p->world;
     int64_t n = axis < 0 ? w->size : w->mesh.size[axis], *ranks = tn_alloc_array(a, (size_t)n, sizeof *ranks);
-    struct probe_group g = {axis < 0 ? "the world" : tn_axis_name[axis], axis < 0 ? w->comm : w->group[axis], (uint32_t)n,
-                            axis < 0 ? w->rank : (uint32_t)w->mesh.coord[axis], ranks};
+    struct probe_group g = {axis < 0 ? "the world" : tn_axis_name[axis], axis < 0 ? w->comm : w->group[axis],
+                            (uint32_t)n, axis < 0 ? w->rank : (uint32_t)w->mesh.coord[axis], ranks};
 
     for (int64_t r = 0; r < n; r++)
         ranks[r] = r;
@@ -103,14 +109,15 @@ static void print_ranks(const struct probe *p)
     const struct tn_world *w = p->world;
     char text[4096];
 
-    printf("%u rank%s on %u host%s, communicator %s, found by %s, limit of a wait %g s\n", w->size, w->size == 1 ? "" : "s",
-           w->place.nodes ? w->place.nodes : 1, w->place.nodes > 1 ? "s" : "", w->comm_name, w->bootstrap_name, w->timeout);
+    printf("%u rank%s on %u host%s, communicator %s, found by %s, limit of a wait %g s\n", w->size,
+           w->size == 1 ? "" : "s", w->place.nodes ? w->place.nodes : 1, w->place.nodes > 1 ? "s" : "",
+           w->comm_name, w->bootstrap_name, w->timeout);
     for (uint32_t r = 0; r < w->size; r++) {
         struct tn_world_where at;
 
         if (tn_world_peer(w, r, &at))
-            printf("  rank %-5u host %s, process %lld, address %s on %s, %u of %u CPUs\n", r, at.host, (long long)at.pid, at.address,
-                   at.iface, at.cpus, at.host_cpus);
+            printf("  rank %-5u host %s, process %lld, address %s on %s, %u of %u CPUs\n", r, at.host,
+                   (long long)at.pid, at.address, at.iface, at.cpus, at.host_cpus);
     }
     for (int a = 0; a < TN_AXES; a++)
         if (w->mesh.size[a] > 1)
@@ -134,12 +141,12 @@ static void print_sweep(const struct plan *plan, const struct probe_point *point
 {
     char size[32];
 
-    printf("sweep of %s, medians of %u, slowest rank\n  %-15s %10s %12s %12s %14s %12s\n", plan->dtype->name, repeat, "", "bytes",
-           "time us", "least us", "payload GB/s", "bus GB/s");
+    printf("sweep of %s, medians of %u, slowest rank\n  %-15s %10s %12s %12s %14s %12s\n", plan->dtype->name,
+           repeat, "", "bytes", "time us", "least us", "payload GB/s", "bus GB/s");
     for (uint32_t i = 0; i < n; i++) {
         size_text(point[i].bytes, size);
-        printf("  %-15s %10s %12.1f %12.1f %14.3f %12.3f\n", point[i].op, size, point[i].seconds * 1e6, point[i].least * 1e6,
-               point[i].payload / 1e9, point[i].bus / 1e9);
+        printf("  %-15s %10s %12.1f %12.1f %14.3f %12.3f\n", point[i].op, size, point[i].seconds * 1e6,
+               point[i].least * 1e6, point[i].payload / 1e9, point[i].bus / 1e9);
     }
 }
 
@@ -151,24 +158,29 @@ static json_t *json_ranks(const struct probe *p)
         struct tn_world_where at;
 
         if (tn_world_peer(p->world, r, &at))
-            json_array_append_new(all, json_pack("{s:i s:s s:I s:s s:s}", "rank", (int)r, "host", at.host, "process", (json_int_t)at.pid,
-                                                 "address", at.address, "interface", at.iface));
+            json_array_append_new(all, json_pack("{s:i s:s s:I s:s s:s}", "rank", (int)r, "host", at.host,
+                                                 "process", (json_int_t)at.pid, "address", at.address,
+                                                 "interface", at.iface));
     }
     return all;
 }
 
-static tn_status print_json(const struct probe *p, const struct plan *plan, const struct probe_point *point, uint32_t n)
+static tn_status print_json(const struct probe *p, const struct plan *plan, const struct probe_point *point,
+                            uint32_t n)
 {
     json_t *sweep = json_array(), *all;
     int failed;
 
     for (uint32_t i = 0; i < n; i++)
-        json_array_append_new(sweep, json_pack("{s:s s:I s:f s:f s:f s:f}", "collective", point[i].op, "bytes", (json_int_t)point[i].bytes,
-                                               "seconds", point[i].seconds, "least_seconds", point[i].least, "payload_gbps",
-                                               point[i].payload / 1e9, "bus_gbps", point[i].bus / 1e9));
+        json_array_append_new(sweep,
+                              json_pack("{s:s s:I s:f s:f s:f s:f}", "collective", point[i].op, "bytes",
+                                        (json_int_t)point[i].bytes, "seconds", point[i].seconds,
+                                        "least_seconds", point[i].least, "payload_gbps",
+                                        point[i].payload / 1e9, "bus_gbps", point[i].bus / 1e9));
     all = json_pack("{s:i s:i s:s s:s s:s s:o s:s s:o}", "ranks", (int)p->world->size, "hosts",
-                    (int)(p->world->place.nodes ? p->world->place.nodes : 1), "communicator", p->world->comm_name, "bootstrap",
-                    p->world->bootstrap_name, "dtype", plan->dtype->name, "places", json_ranks(p), "values", "right", "sweep", sweep);
+                    (int)(p->world->place.nodes ? p->world->place.nodes : 1), "communicator",
+                    p->world->comm_name, "bootstrap", p->world->bootstrap_name, "dtype", plan->dtype->name,
+                    "places", json_ranks(p), "values", "right", "sweep", sweep);
     failed = !all || json_dumpf(all, stdout, JSON_COMPACT | JSON_REAL_PRECISION(6)) || printf("\n") < 0;
     json_decref(all);
     return failed ? tn_error(TN_ERR_IO, "cannot write the report") : TN_OK;
@@ -206,7 +218,8 @@ static uint64_t room_for(const struct probe *p, const struct plan *plan)
 
 static tn_status work(struct probe *p, const struct plan *plan)
 {
-    int lead = p->world->rank == 0, json = options_given(p->options, "json"), sweep = !options_given(p->options, "no-sweep");
+    int lead = p->world->rank == 0, json = options_given(p->options, "json"),
+        sweep = !options_given(p->options, "no-sweep");
     uint32_t repeat = (uint32_t)options_int(p->options, "repeat"), n = 0;
     struct probe_group g = group_of(p, -1, p->arena);
     struct probe_point *point = NULL;
@@ -217,7 +230,8 @@ static tn_status work(struct probe *p, const struct plan *plan)
     if (!s)
         s = check_values(p, lead && !json);
     if (!s && sweep)
-        s = probe_sweep(p, &g, plan->bytes, plan->n_bytes, plan->dtype, (uint32_t)options_int(p->options, "warmup"), repeat, &point, &n);
+        s = probe_sweep(p, &g, plan->bytes, plan->n_bytes, plan->dtype,
+                        (uint32_t)options_int(p->options, "warmup"), repeat, &point, &n);
     if (s || !lead)
         return s;
     if (json)
@@ -279,18 +293,34 @@ static int cmd_probe(int argc, char **argv)
 }
 
 static const struct option options[] = {
-    {.name = "sizes", .value = "LIST", .help = "Sizes of the sweep, K, M and G being powers of two", .preset = "4K,64K,1M,16M,64M"},
+    {.name = "sizes",
+     .value = "LIST",
+     .help = "Sizes of the sweep, K, M and G being powers of two",
+     .preset = "4K,64K,1M,16M,64M"},
     {.name = "collectives",
      .value = "LIST",
-     .help = "Those to check and to measure: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, send (default: all)"},
+     .help = "Those to check and to measure: all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, "
+             "send (default: all)"},
     {.name = "dtype",
      .value = "TYPE",
      .help = "Type of the numbers in the sweep",
      .type = TN_KEY_CHOICE,
      .choices = "fp32|fp64|bf16|fp16|int32|int64|uint8",
      .preset = "fp32"},
-    {.name = "warmup", .value = "N", .help = "Runs of each that do not count", .type = TN_KEY_INT, .low = 0, .high = 100000, .preset = "20"},
-    {.name = "repeat", .value = "N", .help = "Runs of each that are measured", .type = TN_KEY_INT, .low = 1, .high = 100000, .preset = "50"},
+    {.name = "warmup",
+     .value = "N",
+     .help = "Runs of each that do not count",
+     .type = TN_KEY_INT,
+     .low = 0,
+     .high = 100000,
+     .preset = "20"},
+    {.name = "repeat",
+     .value = "N",
+     .help = "Runs of each that are measured",
+     .type = TN_KEY_INT,
+     .low = 1,
+     .high = 100000,
+     .preset = "50"},
     {.name = "no-sweep", .help = "Check the values only"},
     {.name = "json", .help = "Print one JSON object"},
     RANKS_OPTION,
@@ -300,10 +330,14 @@ static const struct option options[] = {
 const struct command probe_command = {
     .name = "probe",
     .help = "Says which ranks are here, checks the values of every collective, and measures them",
-    .usage = "[CFG] [section.key=value ...] [--sizes LIST] [--collectives LIST] [--dtype TYPE] [--ranks N] [--json]",
-    .detail = "Run it by the launcher that will run the training, or alone with --ranks. Every collective is checked with every type of "
-              "numbers, even, uneven and empty parts, over all ranks and along each axis of [parallel]; wrong numbers end with status 1 "
-              "and a sentence. Times are those of the slowest rank. The payload rate is the size divided by the time; the bus bandwidth "
+    .usage = "[CFG] [section.key=value ...] [--sizes LIST] [--collectives LIST] [--dtype TYPE] [--ranks N] "
+             "[--json]",
+    .detail = "Run it by the launcher that will run the training, or alone with --ranks. Every collective is "
+              "checked with every type of "
+              "numbers, even, uneven and empty parts, over all ranks and along each axis of [parallel]; "
+              "wrong numbers end with status 1 "
+              "and a sentence. Times are those of the slowest rank. The payload rate is the size divided by "
+              "the time; the bus bandwidth "
               "is what the links of a ring would carry.",
     .options = options,
     .files_max = 1,

@@ -18,7 +18,7 @@ void plan_print_work(const struct tn_session *s, const struct tn_plan_report *r,
 void plan_print_launches(const struct tn_plan *plan, const struct tn_plan_report *r);
 void plan_print_kernels(const struct tn_plan *plan);
 
-/* All ranks of the session's mesh. The session is planned for another rank afterwards. most: bytes of the rank that needs
- * the most; all: of all of them. */
+/* All ranks of the session's mesh. The session is planned for another rank afterwards. most: bytes of the
+ * rank that needs the most; all: of all of them. */
 tn_status plan_ranks(struct tn_session *s, double *most, double *all);
 #endif

@@ -1,7 +1,8 @@
 /* plan_ranks.c - many ranks: what each holds, sends and computes; who is in which group. See plan.h.
  *
- * Ranks whose local sizes are the same have the same plan. So ranks are put into classes by what they hold of every
- * value of the graph, and one of each class is planned: a mesh of hundreds of ranks costs little more than one rank. */
+ * Ranks whose local sizes are the same have the same plan. So ranks are put into classes by what they hold of
+ * every value of the graph, and one of each class is planned: a mesh of hundreds of ranks costs little more
+ * than one rank. */
 #include <stdlib.h>
 #include "graph/graph.h"
 #include "plan.h"
@@ -10,13 +11,14 @@
 
 #define WIDE 240
 
-struct class {
-    int64_t n, first, *rank;                     /* those alike */
+struct class
+{
+    int64_t n, first, *rank; /* those alike */
     uint64_t signature;
     struct tn_plan_report report;
     struct tn_wire *wire;
     uint32_t n_wire;
-    double sent;                                 /* bytes of an update */
+    double sent; /* bytes of an update */
 };
 
 /* --- classes */
@@ -64,7 +66,10 @@ static struct class *classes(const struct tn_session *s, struct tn_arena *a, uin
         if (!(c = find(all, *n, sign))) {
             all = tn_alloc_grow(a, all, *n, sizeof *all);
             c = &all[(*n)++];
-            *c = (struct class){.first = r, .signature = sign, .rank = tn_alloc_array(a, (size_t)tn_session_shape(s)->world, sizeof *c->rank)};
+            *c = (struct class){.first = r,
+                                .signature = sign,
+                                .rank =
+                                    tn_alloc_array(a, (size_t)tn_session_shape(s)->world, sizeof *c->rank)};
         }
         c->rank[c->n++] = r;
     }
@@ -139,39 +144,47 @@ static void print_class(const struct class *c)
     column((double)r->arena);
     column((double)r->total);
     column(c->sent);
-    printf(" %11.4g   %s\n", r->flops_forward + r->flops_backward + r->flops_update, list_text(c->rank, c->n, text, sizeof text));
+    printf(" %11.4g   %s\n", r->flops_forward + r->flops_backward + r->flops_update,
+           list_text(c->rank, c->n, text, sizeof text));
 }
 
 static void print_table(const struct class *c, uint32_t n)
 {
-    printf("\nper rank; state is parameters, optimizer and gradients; the arena has gradients and activations\n"
-           "%6s %11s %11s %11s %11s %11s %11s %11s %11s %11s %11s   which\n", "ranks", "parameters", "optimizer", "gradients", "state", "activations",
-           "buffers", "arena", "total", "sent", "FLOPs");
+    printf(
+        "\nper rank; state is parameters, optimizer and gradients; the arena has gradients and activations\n"
+        "%6s %11s %11s %11s %11s %11s %11s %11s %11s %11s %11s   which\n",
+        "ranks", "parameters", "optimizer", "gradients", "state", "activations", "buffers", "arena", "total",
+        "sent", "FLOPs");
     for (uint32_t i = 0; i < n; i++)
         print_class(&c[i]);
 }
 
 static const char *dtype_name(uint32_t dtype)
 {
-    static const char *const name[] = {[TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
-                                       [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8"};
+    static const char *const name[] = {
+        [TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
+        [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8"};
 
     return dtype < sizeof name / sizeof *name && name[dtype] ? name[dtype] : "?";
 }
 
 static void print_wire(const struct class *c, const struct tn_mesh *m)
 {
-    printf("\nsent by rank %lld in one update, as a ring would\n%-16s %-5s %6s %-14s %-10s %6s %12s %6s %14s\n", (long long)c->first, "collective",
-           "axis", "ranks", "role", "list", "type", "elements", "times", "bytes");
+    printf(
+        "\nsent by rank %lld in one update, as a ring would\n%-16s %-5s %6s %-14s %-10s %6s %12s %6s %14s\n",
+        (long long)c->first, "collective", "axis", "ranks", "role", "list", "type", "elements", "times",
+        "bytes");
     for (uint32_t i = 0; i < c->n_wire; i++) {
         const struct tn_wire *w = &c->wire[i];
 
-        printf("%-16s %-5s %6lld %-14.14s %-10.10s %6s %12lld %6u %14.0f\n", w->op, w->axis, (long long)w->ranks, w->role, w->list,
-               dtype_name(w->dtype), (long long)w->elements, w->times, w->bytes);
+        printf("%-16s %-5s %6lld %-14.14s %-10.10s %6s %12lld %6u %14.0f\n", w->op, w->axis,
+               (long long)w->ranks, w->role, w->list, dtype_name(w->dtype), (long long)w->elements, w->times,
+               w->bytes);
     }
     for (int a = 0; a < TN_AXES; a++)
         if (m->size[a] > 1)
-            printf("all on %-9s %*s %14.0f\n", tn_axis_name[a], 66, "", tn_wire_bytes(c->wire, c->n_wire, tn_axis_name[a]));
+            printf("all on %-9s %*s %14.0f\n", tn_axis_name[a], 66, "",
+                   tn_wire_bytes(c->wire, c->n_wire, tn_axis_name[a]));
     printf("%-16s %*s %14.0f\n", "all", 66, "", c->sent);
 }
 

@@ -11,8 +11,8 @@
  *     send              r + 10 i to the next rank
  *
  * Then the same with parts that differ from rank to rank, some of them empty, and with enough elements for
- * every way that a communicator may have. Numbers are rounded as the type has it: a sum of bf16 or fp16 is one of
- * fp32, rounded once; uint8 wraps. So values must be equal, to the bit. */
+ * every way that a communicator may have. Numbers are rounded as the type has it: a sum of bf16 or fp16 is
+ * one of fp32, rounded once; uint8 wraps. So values must be equal, to the bit. */
 #include <math.h>
 #include "base/arena.h"
 #include "base/status.h"
@@ -27,12 +27,12 @@ struct check {
     const struct probe_op *op;
     const struct probe_dtype *dtype;
     uint32_t reduce;
-    int shape, print;                            /* print: the numbers of the sum with parts of two */
-    uint32_t root;                               /* of a broadcast */
-    uint64_t *sent, *got;                        /* [n]: elements for and from each rank */
+    int shape, print;     /* print: the numbers of the sum with parts of two */
+    uint32_t root;        /* of a broadcast */
+    uint64_t *sent, *got; /* [n]: elements for and from each rank */
     uint64_t n_from, n_to;
-    char *from, *to;                             /* on the host, in the arena */
-    struct tn_arena *arena;                      /* of the check in hand */
+    char *from, *to;        /* on the host, in the arena */
+    struct tn_arena *arena; /* of the check in hand */
 };
 
 /* Elements that rank a has for rank b. */
@@ -97,7 +97,8 @@ static void lay_out(struct check *k)
 {
     struct tn_arena *a = k->arena;
     uint32_t n = k->g->n, me = k->g->me, op = k->op->op;
-    int to_all = op == TN_REDUCE_SCATTER || op == TN_ALL_TO_ALL, from_all = op == TN_ALL_GATHER || op == TN_ALL_TO_ALL;
+    int to_all = op == TN_REDUCE_SCATTER || op == TN_ALL_TO_ALL,
+        from_all = op == TN_ALL_GATHER || op == TN_ALL_TO_ALL;
 
     k->sent = tn_alloc_array(a, n, sizeof *k->sent), k->got = tn_alloc_array(a, n, sizeof *k->got);
     k->n_from = k->n_to = 0;
@@ -126,8 +127,13 @@ static void fill(struct check *k)
 /* What all must know of the sizes: counts where parts are uneven. */
 static uint32_t transfers(const struct check *k, struct tn_transfer t[2])
 {
-    struct tn_transfer one = {.op = k->op->op, .dtype = k->dtype->dtype, .reduce = k->reduce, .peer = k->root, .from = k->p->from,
-                              .to = k->p->to, .count = k->n_from};
+    struct tn_transfer one = {.op = k->op->op,
+                              .dtype = k->dtype->dtype,
+                              .reduce = k->reduce,
+                              .peer = k->root,
+                              .from = k->p->from,
+                              .to = k->p->to,
+                              .count = k->n_from};
 
     if (k->op->op == TN_SEND) {
         t[0] = t[1] = one;
@@ -163,9 +169,11 @@ static tn_status compare(const struct check *k)
         for (uint64_t i = 0; i < (from_all ? k->got[r] : k->n_to); i++, at++) {
             double is = probe_number_get(k->dtype->dtype, k->to, at), should = expected(k, r, i);
             if (is != should)
-                return tn_error(TN_ERR, "probe: %s%s of %s with %s on %s (%u ranks): rank %u has %.9g at element %llu, where %.9g is right",
-                                k->op->name, reduction(k), k->dtype->name, shape_name[k->shape], k->g->name, k->g->n, k->p->world->rank, is,
-                                (unsigned long long)at, should);
+                return tn_error(TN_ERR,
+                                "probe: %s%s of %s with %s on %s (%u ranks): rank %u has %.9g at element "
+                                "%llu, where %.9g is right",
+                                k->op->name, reduction(k), k->dtype->name, shape_name[k->shape], k->g->name,
+                                k->g->n, k->p->world->rank, is, (unsigned long long)at, should);
         }
     return TN_OK;
 }

@@ -1,4 +1,5 @@
-/* probe_work.c - one operation from start to end, buffers of the device, numbers of every type: see probe.h. */
+/* probe_work.c - one operation from start to end, buffers of the device, numbers of every type: see probe.h.
+ */
 #include <math.h>
 #include "base/status.h"
 #include "probe.h"
@@ -14,8 +15,8 @@ const struct probe_op probe_ops[] = {
 };
 
 const struct probe_dtype probe_dtypes[] = {
-    {"fp32", TN_F32, 4}, {"fp64", TN_F64, 8}, {"bf16", TN_BF16, 2}, {"fp16", TN_F16, 2},
-    {"int32", TN_I32, 4}, {"int64", TN_I64, 8}, {"uint8", TN_U8, 1}, {0},
+    {"fp32", TN_F32, 4},  {"fp64", TN_F64, 8},  {"bf16", TN_BF16, 2}, {"fp16", TN_F16, 2},
+    {"int32", TN_I32, 4}, {"int64", TN_I64, 8}, {"uint8", TN_U8, 1},  {0},
 };
 
 /* --- buffers */
@@ -67,7 +68,8 @@ tn_status probe_get(struct probe *p, void *host, const char *device, uint64_t by
 
 /* --- one operation */
 
-tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer *t, uint32_t n, const char *words)
+tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer *t, uint32_t n,
+                   const char *words)
 {
     const struct tn_comm_api *api = p->world->comm_api;
     struct tn_request *r;
@@ -75,7 +77,7 @@ tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer 
 
     tn_world_waits(p->world, words, ++p->sequence, -1);
     if ((s = api->start(c, t, n, NULL, &r)) < 0 && !tn_world_has_failed(p->world))
-        return s;                                /* refused: no other rank did it either */
+        return s; /* refused: no other rank did it either */
     if (!s)
         s = api->wait(r, p->world->timeout);
     if (s)
@@ -86,7 +88,8 @@ tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer 
 
 tn_status probe_most(struct probe *p, double *x, uint32_t n)
 {
-    struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_MAX, .from = p->from, .to = p->from, .count = n};
+    struct tn_transfer t = {
+        .op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_MAX, .from = p->from, .to = p->from, .count = n};
     tn_status s = probe_put(p, p->from, x, n * sizeof *x);
 
     if (!s)
@@ -128,7 +131,7 @@ static uint16_t half_bits(double v)
 
     if (v == 0 || isinf(v))
         return sign | (v != 0 ? 0x7c00 : 0);
-    if (e < -13)                                 /* subnormal: in steps of 2^-24 */
+    if (e < -13) /* subnormal: in steps of 2^-24 */
         return sign | (uint16_t)ldexp(fabs(v), 24);
     return sign | (uint16_t)((e + 14) << 10) | ((uint16_t)ldexp(m, 11) & 1023);
 }

@@ -11,7 +11,7 @@
 #include "world/world.h"
 
 #define MOST 64
-#define OWN "TENON_OWN_RANKS"                    /* set in ranks that this program started */
+#define OWN "TENON_OWN_RANKS" /* set in ranks that this program started */
 
 /* --- words */
 
@@ -29,7 +29,11 @@ const char *ranks_groups(const struct tn_mesh *m, int axis, char *out, size_t ro
             continue;
         tn_mesh_group(&at, axis, ranks);
         for (int64_t i = 0; i < m->size[axis] && k + 64 < room; i++)
-            k += (size_t)snprintf(out + k, room - k, "%s%lld", i ? " " : *out ? " [" : "[", (long long)ranks[i]);
+            k += (size_t)snprintf(out + k, room - k, "%s%lld",
+                                  i      ? " "
+                                  : *out ? " ["
+                                         : "[",
+                                  (long long)ranks[i]);
         k += (size_t)snprintf(out + k, room - k, k + 64 < room ? "]" : " ...");
     }
     free(ranks);
@@ -72,8 +76,9 @@ static void pass_on(int number)
 /* The environment of another launcher must not speak to the children. */
 static void become(char **argv, const char *folder, int64_t rank, int64_t n)
 {
-    static const char *const others[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
-                                         "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TENON_JOB"};
+    static const char *const others[] = {
+        "RANK",        "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",           "GROUP_RANK",
+        "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TENON_JOB"};
     char number[24];
 
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -85,7 +90,7 @@ static void become(char **argv, const char *folder, int64_t rank, int64_t n)
     setenv("TENON_RANK", number, 1);
     setenv(OWN, "1", 1);
     signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL), signal(SIGHUP, SIG_DFL);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);            /* nobody is left behind by a kill */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* nobody is left behind by a kill */
     execv("/proc/self/exe", argv);
     dprintf(STDERR_FILENO, "tenon: cannot start a rank: %s\n", strerror(errno));
     _exit(1);
@@ -99,7 +104,8 @@ static int status_of(pid_t pid, int rank)
         if (errno != EINTR)
             return 1;
     if (WIFSIGNALED(status) && rank >= 0)
-        tn_log(TN_LOG_ERROR, "rank %d was ended by signal %d (%s)", rank, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        tn_log(TN_LOG_ERROR, "rank %d was ended by signal %d (%s)", rank, WTERMSIG(status),
+               strsignal(WTERMSIG(status)));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
@@ -117,7 +123,8 @@ static tn_status run_all(char **argv, const char *folder, int64_t n, int *code)
             pass_on(SIGKILL);
             for (int i = 0; i < n_child; i++)
                 status_of(child[i], -1);
-            return tn_error(TN_ERR_IO, "cannot start rank %lld of %lld: %s", (long long)r, (long long)n, strerror(e));
+            return tn_error(TN_ERR_IO, "cannot start rank %lld of %lld: %s", (long long)r, (long long)n,
+                            strerror(e));
         }
         child[n_child++] = pid;
     }
@@ -153,12 +160,14 @@ tn_status ranks_start(const struct options *o, int64_t n, int argc, char **argv,
     if (*here)
         return TN_OK;
     if (n > MOST)
-        return tn_error(TN_ERR_CONFIG, "%s: %lld processes on one host are too many, %d are possible: use a launcher", o->command->name,
-                        (long long)n, MOST);
+        return tn_error(TN_ERR_CONFIG,
+                        "%s: %lld processes on one host are too many, %d are possible: use a launcher",
+                        o->command->name, (long long)n, MOST);
     line = command_line(o, argc, argv);
     if (!line || !mkdtemp(folder)) {
         free(line);
-        return tn_error(TN_ERR_IO, "%s: cannot make a folder in /tmp for the ranks to meet in: %s", o->command->name, strerror(errno));
+        return tn_error(TN_ERR_IO, "%s: cannot make a folder in /tmp for the ranks to meet in: %s",
+                        o->command->name, strerror(errno));
     }
     s = run_all(line, folder, n, code);
     snprintf(file, sizeof file, "%s/tenon-0.address", folder);

@@ -11,7 +11,7 @@
 
 struct verify_task {
     int64_t steps;
-    uint64_t seed;                               /* of weights and tokens */
+    uint64_t seed; /* of weights and tokens */
 };
 
 /* What came out. Texts and numbers in the arena; whole tensors are allocated, on rank 0. */
@@ -19,30 +19,31 @@ struct verify_result {
     struct tn_arena *arena;
     int64_t world, rank, micro_batch, vocab_size;
     struct tn_mesh mesh;
-    const char *device, *kernels;                /* plugins, as in the configuration */
+    const char *device, *kernels; /* plugins, as in the configuration */
     double lr;
-    double *loss, *gnorm;                        /* [steps] */
-    uint32_t n;                                  /* parameters */
+    double *loss, *gnorm; /* [steps] */
+    uint32_t n;           /* parameters */
     const char **name;
     int64_t *count;
-    float **grad, **after;                       /* of step 0 before clipping; at the end. NAN: no rank had it */
-    const char *replicas;                        /* how ranks that hold the same differ; NULL: they do not */
+    float **grad, **after; /* of step 0 before clipping; at the end. NAN: no rank had it */
+    const char *replicas;  /* how ranks that hold the same differ; NULL: they do not */
 };
 
 /* All ranks together; leaves nothing open. */
-tn_status verify_run(struct tn_config *c, const struct verify_task *t, const struct tn_place *place, struct verify_result *out);
+tn_status verify_run(struct tn_config *c, const struct verify_task *t, const struct tn_place *place,
+                     struct verify_result *out);
 void verify_release(struct verify_result *r);
 
 struct verify_row {
     const char *what, *name;
-    double alone, parallel;                      /* where they differ most, against what is allowed */
-    double most;                                 /* largest magnitude alone */
-    double difference;                           /* largest, absolute */
-    double times;                                /* the tolerance; above 1: too much */
+    double alone, parallel; /* where they differ most, against what is allowed */
+    double most;            /* largest magnitude alone */
+    double difference;      /* largest, absolute */
+    double times;           /* the tolerance; above 1: too much */
     int64_t element;
 };
 
 /* Rows in the arena of `alone`. */
-struct verify_row *verify_compare(const struct verify_result *alone, const struct verify_result *parallel, int64_t steps, double tolerance,
-                                  int adaptive, uint32_t *n);
+struct verify_row *verify_compare(const struct verify_result *alone, const struct verify_result *parallel,
+                                  int64_t steps, double tolerance, int adaptive, uint32_t *n);
 #endif

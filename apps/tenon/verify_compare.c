@@ -4,9 +4,9 @@
  *
  *     loss, norm    tolerance x the number
  *     gradient      tolerance x (the tensor's largest + a tenth of the largest of all tensors)
- *     parameter     tolerance x the tensor's largest, and where the optimizer divides by the gradient's size, in each step
- *                   lr x min(1, tolerance x the largest gradient / this gradient): there an element whose gradient is
- *                   rounding and nothing else moves by as much as any other
+ *     parameter     tolerance x the tensor's largest, and where the optimizer divides by the gradient's size,
+ * in each step lr x min(1, tolerance x the largest gradient / this gradient): there an element whose gradient
+ * is rounding and nothing else moves by as much as any other
  *
  * A reduction that is missing, done twice or over other ranks is wrong by thousands of tolerances. */
 #include <math.h>
@@ -35,24 +35,28 @@ static void take(struct verify_row *row, double alone, double parallel, double a
         row->times = times, row->alone = alone, row->parallel = parallel, row->element = element;
 }
 
-static void scalar(struct verify_row *row, const char *what, const char *name, double alone, double parallel, double tolerance)
+static void scalar(struct verify_row *row, const char *what, const char *name, double alone, double parallel,
+                   double tolerance)
 {
-    *row = (struct verify_row){.what = what, .name = name, .alone = alone, .parallel = parallel, .most = fabs(alone), .element = -1};
+    *row = (struct verify_row){
+        .what = what, .name = name, .alone = alone, .parallel = parallel, .most = fabs(alone), .element = -1};
     take(row, alone, parallel, tolerance * fabs(alone), -1);
 }
 
-static void gradient(struct verify_row *row, const struct verify_result *a, const struct verify_result *p, uint32_t i, double most,
-                     double tolerance)
+static void gradient(struct verify_row *row, const struct verify_result *a, const struct verify_result *p,
+                     uint32_t i, double most, double tolerance)
 {
-    *row = (struct verify_row){.what = "gradient", .name = a->name[i], .most = largest(a->grad[i], a->count[i])};
+    *row =
+        (struct verify_row){.what = "gradient", .name = a->name[i], .most = largest(a->grad[i], a->count[i])};
     for (int64_t k = 0; k < a->count[i]; k++)
         take(row, (double)a->grad[i][k], (double)p->grad[i][k], tolerance * (row->most + 0.1 * most), k);
 }
 
-static void parameter(struct verify_row *row, const struct verify_result *a, const struct verify_result *p, uint32_t i, double most,
-                      double tolerance, double reach)
+static void parameter(struct verify_row *row, const struct verify_result *a, const struct verify_result *p,
+                      uint32_t i, double most, double tolerance, double reach)
 {
-    *row = (struct verify_row){.what = "parameter", .name = a->name[i], .most = largest(a->after[i], a->count[i])};
+    *row = (struct verify_row){
+        .what = "parameter", .name = a->name[i], .most = largest(a->after[i], a->count[i])};
     for (int64_t k = 0; k < a->count[i]; k++) {
         double g = fabs((double)a->grad[i][k]), moved = reach * fmin(1, tolerance * most / (g + 1e-300));
 
@@ -60,8 +64,8 @@ static void parameter(struct verify_row *row, const struct verify_result *a, con
     }
 }
 
-struct verify_row *verify_compare(const struct verify_result *a, const struct verify_result *p, int64_t steps, double tolerance,
-                                  int adaptive, uint32_t *n)
+struct verify_row *verify_compare(const struct verify_result *a, const struct verify_result *p, int64_t steps,
+                                  double tolerance, int adaptive, uint32_t *n)
 {
     struct verify_row *row = tn_alloc_array(a->arena, 2 * (size_t)steps + 2 * a->n, sizeof *row);
     double most = 0;

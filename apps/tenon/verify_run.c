@@ -11,7 +11,7 @@
 #include "verify.h"
 #include "vocabulary.h"
 
-#define STREAM 0x76657266u                       /* of the generator: no parameter's */
+#define STREAM 0x76657266u /* of the generator: no parameter's */
 
 static void draw(const struct tn_session *s, uint64_t seed, uint32_t step, int32_t *tokens, int32_t *targets)
 {
@@ -82,15 +82,17 @@ static tn_status updates(struct tn_session *s, const struct verify_task *t, stru
         status = tn_session_update(s, (uint64_t)i, tokens, tokens + n, r->lr, &out);
         r->loss[i] = out.loss, r->gnorm[i] = out.gnorm;
         if (!status && out.skipped && !out.overflow)
-            status = tn_error(TN_ERR_NUMBER, "verify: step %lld: loss %g, gradient norm %g: not finite, first %s", (long long)i + 1, out.loss,
-                              out.gnorm, tn_session_nonfinite(s));
+            status =
+                tn_error(TN_ERR_NUMBER, "verify: step %lld: loss %g, gradient norm %g: not finite, first %s",
+                         (long long)i + 1, out.loss, out.gnorm, tn_session_nonfinite(s));
         if (!status && i == 0)
             status = gather(s, r, r->grad, tn_session_gradient);
     }
     return status ? status : gather(s, r, r->after, tn_session_get);
 }
 
-static tn_status work(struct tn_session *s, struct tn_config *c, const struct verify_task *t, struct verify_result *r)
+static tn_status work(struct tn_session *s, struct tn_config *c, const struct verify_task *t,
+                      struct verify_result *r)
 {
     const struct tn_session_options use = {.use = TN_SESSION_TRAIN | TN_SESSION_STEP};
     tn_status status = vocabulary_settle(c);
@@ -115,7 +117,8 @@ static tn_status work(struct tn_session *s, struct tn_config *c, const struct ve
     return TN_OK;
 }
 
-tn_status verify_run(struct tn_config *c, const struct verify_task *t, const struct tn_place *place, struct verify_result *r)
+tn_status verify_run(struct tn_config *c, const struct verify_task *t, const struct tn_place *place,
+                     struct verify_result *r)
 {
     struct tn_session *s = NULL;
     tn_status status = tn_session_configure_at(c, place, &s);

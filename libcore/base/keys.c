@@ -152,7 +152,8 @@ const struct tn_key tn_keys[] = {
     {SECTION("backend", "timeout"), FLOAT(0.1, 604800), .unit = "seconds", .preset = "300",
      .help = "Limit of one wait for other processes"},
     {SECTION("backend", "debug"), FLAG, .preset = "no",
-     .help = "Whether the ranks compare each collective before it begins, and replicated tensors after each update; slow"},
+     .help = "Whether the ranks compare each collective before it begins, and replicated tensors after each "
+             "update; slow"},
 
     /* --- plugins */
     {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"),

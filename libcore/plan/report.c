@@ -30,7 +30,8 @@ static uint64_t states(const struct tn_plan *plan)
     return bytes;
 }
 
-/* What the backward leaves for the update: before the collectives that come after it, which cut or copy it. */
+/* What the backward leaves for the update: before the collectives that come after it, which cut or copy it.
+ */
 static const struct tn_value *left_by_backward(const struct tn_value *g)
 {
     while (g && g->producer && g->producer->phase > TN_BACKWARD && g->producer->op->flags & TN_OP_COLLECTIVE)

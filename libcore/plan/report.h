@@ -5,7 +5,8 @@
 
 struct tn_plan_report {
     uint64_t parameters, states, inputs;         /* bytes */
-    uint64_t gradients;                          /* bytes of the arena in which gradients lie after the backward, until they are reduced or used */
+    uint64_t gradients; /* bytes of the arena in which gradients lie after the backward, until they are
+                           reduced or used */
     uint64_t arena, workspace, uniforms;
     uint64_t live_peak;                          /* the arena can be no smaller */
     uint64_t total;                              /* all that is allocated on the device */

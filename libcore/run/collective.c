@@ -17,7 +17,7 @@ struct transfer {
 struct request {
     struct tn_request *request;                  /* NULL: nothing is under way */
     uint64_t sequence;
-    struct tn_compare_ticket *ticket;            /* in debug mode: what the senders say of it */
+    struct tn_compare_ticket *ticket; /* in debug mode: what the senders say of it */
 };
 
 struct collective {
@@ -380,7 +380,8 @@ static tn_status start(void *state, const struct tn_launch *l)
         k->list[i].to = address(l, t->to, t->to_offset);
         k->list[i].sequence = r->sequence;
     }
-    if (!s && c->compare && (s = tn_compare_start(c->compare, comm, k->axis, k->list, k->n_transfer, k->words, &r->ticket)))
+    if (!s && c->compare &&
+        (s = tn_compare_start(c->compare, comm, k->axis, k->list, k->n_transfer, k->words, &r->ticket)))
         return s;
     c->bytes[k->axis] += k->wire;
     if (!s)
@@ -450,7 +451,10 @@ static double wire_bytes(const struct collective *k)
             in += t->counts_in ? (double)t->counts_in[r] : 0;
         }
         all = (in > all ? in : all) * (double)tn_dtype_bytes(t->dtype);
-        sum += t->op == TN_ALL_REDUCE ? 2 * (d - 1) / d * all : t->op == TN_SEND ? all : t->op == TN_RECV ? 0 : (d - 1) / d * all;
+        sum += t->op == TN_ALL_REDUCE ? 2 * (d - 1) / d * all
+               : t->op == TN_SEND     ? all
+               : t->op == TN_RECV     ? 0
+                                      : (d - 1) / d * all;
     }
     return sum;
 }

@@ -1,10 +1,11 @@
-/* compare.c - see compare.h. Records are sent as bytes, all of one size; ranks of a run are of one architecture. */
+/* compare.c - see compare.h. Records are sent as bytes, all of one size; ranks of a run are of one
+ * architecture. */
 #include "run/compare.h"
 #include <stdlib.h>
 #include "base/status.h"
 
 struct record {
-    uint64_t number, count, counts;              /* of collectives so far on this axis; counts: hash of them */
+    uint64_t number, count, counts; /* of collectives so far on this axis; counts: hash of them */
     uint32_t op, dtype, reduce, transfers;
     char words[160];
 };
@@ -12,8 +13,8 @@ struct record {
 struct tn_compare_ticket {
     struct tn_compare_ticket *next;
     struct tn_request *request;
-    struct record record, mine;                  /* record: on its way; mine: what a receiver expects */
-    int64_t peer;                                /* rank of the world */
+    struct record record, mine; /* record: on its way; mine: what a receiver expects */
+    int64_t peer;               /* rank of the world */
     int axis;
 };
 
@@ -22,8 +23,8 @@ struct tn_compare {
     const struct tn_comm_api *comm;
     double seconds;
     uint64_t number[TN_AXES];
-    struct record mine, *all;                    /* all: room for the largest group */
-    struct tn_compare_ticket *sent;              /* may still be on their way */
+    struct record mine, *all;       /* all: room for the largest group */
+    struct tn_compare_ticket *sent; /* may still be on their way */
     int64_t *ranks;
 };
 
@@ -60,8 +61,13 @@ void tn_compare_free(struct tn_compare *c)
 
 static const char *op_name(uint32_t op)
 {
-    static const char *const name[] = {[TN_ALL_REDUCE] = "all_reduce", [TN_ALL_GATHER] = "all_gather", [TN_REDUCE_SCATTER] = "reduce_scatter",
-                                       [TN_ALL_TO_ALL] = "all_to_all", [TN_BROADCAST] = "broadcast", [TN_SEND] = "send", [TN_RECV] = "send",
+    static const char *const name[] = {[TN_ALL_REDUCE] = "all_reduce",
+                                       [TN_ALL_GATHER] = "all_gather",
+                                       [TN_REDUCE_SCATTER] = "reduce_scatter",
+                                       [TN_ALL_TO_ALL] = "all_to_all",
+                                       [TN_BROADCAST] = "broadcast",
+                                       [TN_SEND] = "send",
+                                       [TN_RECV] = "send",
                                        [TN_BARRIER] = "barrier"};
 
     return op < sizeof name / sizeof *name && name[op] ? name[op] : "?";
@@ -69,32 +75,37 @@ static const char *op_name(uint32_t op)
 
 static const char *dtype_name(uint32_t dtype)
 {
-    static const char *const name[] = {[TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
-                                       [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8"};
+    static const char *const name[] = {
+        [TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32",
+        [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8"};
 
     return dtype < sizeof name / sizeof *name && name[dtype] ? name[dtype] : "?";
 }
 
 static void say(const struct record *r, int64_t rank, char *out, size_t room)
 {
-    snprintf(out, room, "rank %lld is at %.150s, number %llu: %s of %llu elements of %s", (long long)rank, r->words, (unsigned long long)r->number,
-             op_name(r->op), (unsigned long long)r->count, dtype_name(r->dtype));
+    snprintf(out, room, "rank %lld is at %.150s, number %llu: %s of %llu elements of %s", (long long)rank,
+             r->words, (unsigned long long)r->number, op_name(r->op), (unsigned long long)r->count,
+             dtype_name(r->dtype));
 }
 
 static int same(const struct record *a, const struct record *b)
 {
-    return a->number == b->number && a->count == b->count && a->counts == b->counts && a->op == b->op && a->dtype == b->dtype &&
-           a->reduce == b->reduce && a->transfers == b->transfers && !strcmp(a->words, b->words);
+    return a->number == b->number && a->count == b->count && a->counts == b->counts && a->op == b->op &&
+           a->dtype == b->dtype && a->reduce == b->reduce && a->transfers == b->transfers &&
+           !strcmp(a->words, b->words);
 }
 
-static tn_status differ(const struct record *a, int64_t rank_a, const struct record *b, int64_t rank_b, int axis)
+static tn_status differ(const struct record *a, int64_t rank_a, const struct record *b, int64_t rank_b,
+                        int axis)
 {
     char one[280], other[280];
 
     say(a, rank_a, one, sizeof one);
     say(b, rank_b, other, sizeof other);
     char text[700];
-    snprintf(text, sizeof text, "the ranks of %s are not in the same collective: %s; %s", tn_axis_name[axis], one, other);
+    snprintf(text, sizeof text, "the ranks of %s are not in the same collective: %s; %s", tn_axis_name[axis],
+             one, other);
     return tn_error_long(TN_ERR, text);
 }
 
@@ -105,13 +116,15 @@ static uint64_t hash(uint64_t h, uint64_t x)
     return (h ^ x) * 1099511628211u;
 }
 
-static void write_record(struct record *r, const struct tn_transfer *t, uint32_t n, uint64_t number, uint32_t size, const char *words)
+static void write_record(struct record *r, const struct tn_transfer *t, uint32_t n, uint64_t number,
+                         uint32_t size, const char *words)
 {
     memset(r, 0, sizeof *r);
-    r->number = number, r->op = t->op, r->dtype = t->dtype, r->reduce = t->reduce, r->transfers = n, r->count = t->count;
+    r->number = number, r->op = t->op, r->dtype = t->dtype, r->reduce = t->reduce, r->transfers = n,
+    r->count = t->count;
     snprintf(r->words, sizeof r->words, "%s", words);
     if (t->op == TN_ALL_TO_ALL)
-        return;                                  /* what one sends and another gets differs by right */
+        return; /* what one sends and another gets differs by right */
     for (uint32_t i = 0; i < n; i++) {
         r->counts = hash(hash(hash(r->counts, t[i].op), t[i].dtype), t[i].count);
         for (uint32_t k = 0; k < size && t[i].counts; k++) {
@@ -136,10 +149,12 @@ static tn_status transact(struct tn_compare *c, struct tn_comm *group, int axis,
     return TN_OK;
 }
 
-static tn_status together(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *list, uint32_t n, const char *words)
+static tn_status together(struct tn_compare *c, struct tn_comm *group, int axis,
+                          const struct tn_transfer *list, uint32_t n, const char *words)
 {
     uint32_t size = (uint32_t)c->world->mesh.size[axis];
-    struct tn_transfer t = {.op = TN_ALL_GATHER, .dtype = TN_U8, .from = &c->mine, .to = c->all, .count = sizeof c->mine};
+    struct tn_transfer t = {
+        .op = TN_ALL_GATHER, .dtype = TN_U8, .from = &c->mine, .to = c->all, .count = sizeof c->mine};
     tn_status s;
 
     write_record(&c->mine, list, n, ++c->number[axis], size, words);
@@ -168,8 +183,8 @@ static void reap(struct tn_compare *c)
 }
 
 /* A record to the receiver of t, or from its sender; added to the list. */
-static tn_status begin(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *t, const char *words,
-                       struct tn_compare_ticket **list)
+static tn_status begin(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *t,
+                       const char *words, struct tn_compare_ticket **list)
 {
     struct tn_compare_ticket *k = calloc(1, sizeof *k);
     struct tn_transfer one = {.op = t->op, .dtype = TN_U8, .peer = t->peer, .count = sizeof k->record};
@@ -192,8 +207,8 @@ static tn_status begin(struct tn_compare *c, struct tn_comm *group, int axis, co
     return TN_OK;
 }
 
-static tn_status apart(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *list, uint32_t n, const char *words,
-                       struct tn_compare_ticket **out)
+static tn_status apart(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *list,
+                       uint32_t n, const char *words, struct tn_compare_ticket **out)
 {
     tn_status s = TN_OK;
 
@@ -203,8 +218,9 @@ static tn_status apart(struct tn_compare *c, struct tn_comm *group, int axis, co
     return s;
 }
 
-tn_status tn_compare_start(struct tn_compare *c, struct tn_comm *group, int axis, const struct tn_transfer *list, uint32_t n,
-                           const char *words, struct tn_compare_ticket **out)
+tn_status tn_compare_start(struct tn_compare *c, struct tn_comm *group, int axis,
+                           const struct tn_transfer *list, uint32_t n, const char *words,
+                           struct tn_compare_ticket **out)
 {
     *out = NULL;
     return list[0].op == TN_SEND || list[0].op == TN_RECV ? apart(c, group, axis, list, n, words, out)

@@ -21,8 +21,8 @@ static int64_t elements(const struct tn_node *n, const struct tn_mesh *m, struct
 
 static int alike(const struct tn_wire *a, const struct tn_wire *b)
 {
-    return !strcmp(a->op, b->op) && !strcmp(a->axis, b->axis) && !strcmp(a->role, b->role) && !strcmp(a->list, b->list) &&
-           a->dtype == b->dtype && a->elements == b->elements;
+    return !strcmp(a->op, b->op) && !strcmp(a->axis, b->axis) && !strcmp(a->role, b->role) &&
+           !strcmp(a->list, b->list) && a->dtype == b->dtype && a->elements == b->elements;
 }
 
 void tn_wire_list(const struct tn_plan *plan, struct tn_arena *arena, struct tn_wire **out, uint32_t *n)
@@ -36,11 +36,16 @@ void tn_wire_list(const struct tn_plan *plan, struct tn_arena *arena, struct tn_
         uint32_t k = 0;
 
         if (!(node->op->flags & TN_OP_COLLECTIVE) || strcmp(plan->row[i].op, node->op->name) ||
-            plan->row[i].way == TN_ROW_WAIT || plan->row[i].way == TN_ROW_SENT || (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0))
+            plan->row[i].way == TN_ROW_WAIT || plan->row[i].way == TN_ROW_SENT ||
+            (plan->row[i].kernel[0] < 0 && plan->row[i].kernel[1] < 0))
             continue;
         tn_plan_launch_at(plan, i, &l);
-        w = (struct tn_wire){.op = node->op->name, .axis = tn_text(arena, "%s", tn_node_text(node, "axis")), .role = tn_text(arena, "%s", node->role),
-                             .list = tn_list_name(l.list), .dtype = node->in[0]->dtype, .times = l.micro,
+        w = (struct tn_wire){.op = node->op->name,
+                             .axis = tn_text(arena, "%s", tn_node_text(node, "axis")),
+                             .role = tn_text(arena, "%s", node->role),
+                             .list = tn_list_name(l.list),
+                             .dtype = node->in[0]->dtype,
+                             .times = l.micro,
                              .elements = elements(node, &plan->mesh, arena),
                              .bytes = l.micro * tn_collective_bytes(node, &plan->mesh, arena)};
         w.ranks = plan->mesh.size[tn_axis_find(w.axis)];

@@ -173,8 +173,10 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
         int axis = forward_order[i];
 
         snprintf(key, sizeof key, "plugins.%s", tn_axis_name[axis]);
-        if (e->world->mesh.size[axis] == 1 && tn_config_is_set(c, key) && !e->world->rank && e->world->bootstrap)
-            tn_log(TN_LOG_WARNING, "%s: %s = %s is not used: the axis has one rank", tn_config_origin(c, key), key, tn_config_text(c, key));
+        if (e->world->mesh.size[axis] == 1 && tn_config_is_set(c, key) && !e->world->rank &&
+            e->world->bootstrap)
+            tn_log(TN_LOG_WARNING, "%s: %s = %s is not used: the axis has one rank", tn_config_origin(c, key),
+                   key, tn_config_text(c, key));
         if (e->world->mesh.size[axis] > 1 && !is_ahead(c, axis))
             find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
     }

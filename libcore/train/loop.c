@@ -199,7 +199,7 @@ static tn_status step(struct train *t)
     most[0] = u.seconds, most[1] = tn_signals_save();
     if ((status = tn_session_most(t->session, most, 2)) < 0)
         return status;
-    u.seconds = most[0];                         /* of the slowest rank */
+    u.seconds = most[0]; /* of the slowest rank */
     tn_progress_update(&t->progress, &u);
     if ((status = validate_if_due(t, &val, &validated)) < 0)
         return status;

@@ -149,7 +149,8 @@ tn_status tn_measure_steps(struct tn_session *s, const struct tn_measure_options
     if (status)
         return status;
     count_end(&before, out);
-    if ((status = tn_session_most(s, out->seconds, o->steps)) || (status = tn_session_most(s, &out->first, 1)))
+    if ((status = tn_session_most(s, out->seconds, o->steps)) ||
+        (status = tn_session_most(s, &out->first, 1)))
         return status;
     measure_memory(s, out);
     summarize(s, phase, arena, out);

@@ -40,7 +40,7 @@ struct tn_measure {
     double first; /* seconds of the first update */
     double median, low, high;
     double phase[TN_MEASURE_PHASES]; /* medians; of this rank, and what stands below of memory too */
-    double tokens, flops;            /* of an update, of all ranks; flops of the model: 6N + 6LCT for each token */
+    double tokens, flops; /* of an update, of all ranks; flops of the model: 6N + 6LCT for each token */
     double first_loss, last_loss;
     double minor_faults, major_faults,
         allocations;         /* of an update, after the warm-up; allocations -1: not counted */

@@ -1,8 +1,8 @@
 /* replicas.c - tensors of which several ranks hold the same must be the same to the bit: see session.h.
  *
- * Along an axis on which a tensor is replicated, all ranks compute the same update from the same gradient. One that
- * differs missed a reduction, read another learning rate, or has a broken memory; the loss shows it late or never. A
- * checksum of each tensor goes round each axis, no more. */
+ * Along an axis on which a tensor is replicated, all ranks compute the same update from the same gradient.
+ * One that differs missed a reduction, read another learning rate, or has a broken memory; the loss shows it
+ * late or never. A checksum of each tensor goes round each axis, no more. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <xxhash.h>
@@ -56,9 +56,11 @@ static tn_status compare(const struct tn_session *s, int axis, const uint64_t *a
         }
     if (!differ)
         return TN_OK;
-    return tn_error(TN_ERR, "replicas differ: of %u tensors %u are not the same on all ranks of %s; the first is %s, with checksum %016" PRIx64
-                    " on rank %lld and %016" PRIx64 " on rank %lld", n, differ, tn_axis_name[axis], s->tensor[first].name, all[first],
-                    (long long)ranks[0], all[whose * n + first], (long long)ranks[whose]);
+    return tn_error(TN_ERR,
+                    "replicas differ: of %u tensors %u are not the same on all ranks of %s; the first is %s, "
+                    "with checksum %016" PRIx64 " on rank %lld and %016" PRIx64 " on rank %lld",
+                    n, differ, tn_axis_name[axis], s->tensor[first].name, all[first], (long long)ranks[0],
+                    all[whose * n + first], (long long)ranks[whose]);
 }
 
 static tn_status along(struct tn_session *s, int axis, const uint64_t *sum)
@@ -66,8 +68,10 @@ static tn_status along(struct tn_session *s, int axis, const uint64_t *sum)
     struct tn_arena *a = tn_arena_new();
     uint64_t *all = tn_alloc_array(a, (size_t)s->mesh.size[axis] * s->n_tensor, sizeof *all);
     int64_t *ranks = tn_alloc_array(a, (size_t)s->mesh.size[axis], sizeof *ranks);
-    struct tn_transfer t = {.op = TN_ALL_GATHER, .dtype = TN_I64, .from = sum, .to = all, .count = s->n_tensor};
-    tn_status status = tn_whole_transact(s->engine.world, s->engine.world->group[axis], &t, "comparing replicas", -1);
+    struct tn_transfer t = {
+        .op = TN_ALL_GATHER, .dtype = TN_I64, .from = sum, .to = all, .count = s->n_tensor};
+    tn_status status =
+        tn_whole_transact(s->engine.world, s->engine.world->group[axis], &t, "comparing replicas", -1);
 
     tn_mesh_group(&s->mesh, axis, ranks);
     if (!status)
@@ -84,7 +88,8 @@ tn_status tn_session_replicas(struct tn_session *s)
     if (s->shape.world == 1)
         return TN_OK;
     sum = malloc((s->n_tensor + 1) * sizeof *sum);
-    status = sum ? checksums(s, sum) : tn_error(TN_ERR_MEMORY, "no memory for the checksums of %u tensors", s->n_tensor);
+    status = sum ? checksums(s, sum)
+                 : tn_error(TN_ERR_MEMORY, "no memory for the checksums of %u tensors", s->n_tensor);
     for (int a = 0; a < TN_AXES && !status; a++)
         if (s->mesh.size[a] > 1)
             status = along(s, a, sum);

@@ -68,16 +68,21 @@ static tn_status check_sizes(const struct tn_session *s)
     } large[] = {
         {"model.n_embd", "model.vocab_size x model.n_embd", (double)m->vocab_size * (double)m->n_embd},
         {"model.n_inner", "model.n_inner x model.n_embd", (double)m->n_inner * (double)m->n_embd},
-        {"train.micro_batch", "train.micro_batch x train.seq_len x model.n_inner", tokens * (double)m->n_inner},
-        {"train.micro_batch", "train.micro_batch x train.seq_len x 3 model.n_embd", 3 * tokens * (double)m->n_embd},
-        {"train.micro_batch", "train.micro_batch x train.seq_len x model.vocab_size", tokens * (double)m->vocab_size},
-        {"train.seq_len", "train.micro_batch x model.n_head x train.seq_len x train.seq_len", tokens * (double)h->seq_len * (double)m->n_head},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x model.n_inner",
+         tokens * (double)m->n_inner},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x 3 model.n_embd",
+         3 * tokens * (double)m->n_embd},
+        {"train.micro_batch", "train.micro_batch x train.seq_len x model.vocab_size",
+         tokens * (double)m->vocab_size},
+        {"train.seq_len", "train.micro_batch x model.n_head x train.seq_len x train.seq_len",
+         tokens * (double)h->seq_len * (double)m->n_head},
     };
 
     for (size_t i = 0; i < sizeof large / sizeof *large; i++)
         if (large[i].elements > most)
-            return tn_config_fail(s->config, large[i].key, "%s is %.3g elements of one tensor, more than can be counted", large[i].what,
-                                  large[i].elements);
+            return tn_config_fail(s->config, large[i].key,
+                                  "%s is %.3g elements of one tensor, more than can be counted",
+                                  large[i].what, large[i].elements);
     return TN_OK;
 }
 
@@ -263,7 +268,8 @@ static tn_status open_debug(struct tn_session *s)
 {
     if (s->shape.world == 1 || !tn_config_flag(s->config, "backend.debug"))
         return TN_OK;
-    s->collectives.compare = tn_compare_new(s->engine.world, s->engine.world->comm_api, s->collectives.seconds);
+    s->collectives.compare =
+        tn_compare_new(s->engine.world, s->engine.world->comm_api, s->collectives.seconds);
     return s->collectives.compare ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for backend.debug");
 }
 
@@ -322,7 +328,8 @@ tn_status tn_session_look_as(struct tn_session *s, int64_t rank)
     tn_status status;
 
     if (!s->options.plan_only)
-        return tn_error(TN_ERR, "a session that is open for work cannot look like rank %lld", (long long)rank);
+        return tn_error(TN_ERR, "a session that is open for work cannot look like rank %lld",
+                        (long long)rank);
     free_parts(s);
     s->options.dump = NULL;
     s->mesh = s->shape.mesh = s->collectives.mesh = tn_mesh_at(&s->mesh, rank);

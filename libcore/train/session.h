@@ -38,8 +38,8 @@ tn_status tn_session_configure(struct tn_config *c, struct tn_session **out);
 struct tn_place;
 tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *place, struct tn_session **out);
 tn_status tn_session_open(struct tn_session *s, const struct tn_session_options *o);
-/* Of a session that was opened with plan_only: the same as another rank of the mesh would plan it. What graphs and plans
- * gave before is gone. */
+/* Of a session that was opened with plan_only: the same as another rank of the mesh would plan it. What
+ * graphs and plans gave before is gone. */
 tn_status tn_session_look_as(struct tn_session *s, int64_t rank);
 void tn_session_close(struct tn_session *s);     /* takes; NULL is fine */
 
@@ -81,12 +81,13 @@ tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host);
 /* What this rank holds of it. */
 tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
-/* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and ranks. All ranks
- * together; done after each update where backend.debug is set. */
+/* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and
+ * ranks. All ranks together; done after each update where backend.debug is set. */
 tn_status tn_session_replicas(struct tn_session *s);
 /* In place, each the largest of all ranks: the times of the slowest. All ranks together. */
 tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n);
-/* Bytes that this rank has sent in collectives of the graphs so far, along an axis; counted as a ring would. */
+/* Bytes that this rank has sent in collectives of the graphs so far, along an axis; counted as a ring would.
+ */
 double tn_session_sent(const struct tn_session *s, int axis);
 /* Bytes that were allocated on the device. */
 uint64_t tn_session_allocated(const struct tn_session *s);

@@ -50,7 +50,8 @@ static int owns(const struct tn_value *v, const struct tn_mesh *m)
     return 1;
 }
 
-tn_status tn_whole_transact(struct tn_world *w, struct tn_comm *c, const struct tn_transfer *t, const char *what, int64_t peer)
+tn_status tn_whole_transact(struct tn_world *w, struct tn_comm *c, const struct tn_transfer *t,
+                            const char *what, int64_t peer)
 {
     struct tn_request *request;
     tn_status s;
@@ -122,7 +123,8 @@ tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere)
 
 tn_status tn_whole_most(struct tn_world *w, double *x, uint32_t n)
 {
-    struct tn_transfer t = {.op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_MAX, .from = x, .to = x, .count = n};
+    struct tn_transfer t = {
+        .op = TN_ALL_REDUCE, .dtype = TN_F64, .reduce = TN_MAX, .from = x, .to = x, .count = n};
 
     return w->size > 1 ? tn_whole_transact(w, w->comm, &t, "comparing times of all ranks", -1) : TN_OK;
 }

@@ -17,5 +17,6 @@ tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere);
 /* In place, each the largest of all ranks. All ranks together. */
 tn_status tn_whole_most(struct tn_world *w, double *x, uint32_t n);
 /* Starts one transfer and waits for it; what says it in words, peer: a rank of the world or -1. */
-tn_status tn_whole_transact(struct tn_world *w, struct tn_comm *c, const struct tn_transfer *t, const char *what, int64_t peer);
+tn_status tn_whole_transact(struct tn_world *w, struct tn_comm *c, const struct tn_transfer *t,
+                            const char *what, int64_t peer);
 #endif

@@ -159,7 +159,8 @@ static const char *product_text(const struct tn_config *c, char *out, size_t roo
     *out = 0;
     for (int a = 0; a < TN_AXES; a++)
         if (a != 1 && asked(c, a) > 1 && k < room)
-            k += (size_t)snprintf(out + k, room - k, "%s%s %lld", k ? " x " : "", tn_axis_name[a], (long long)asked(c, a));
+            k += (size_t)snprintf(out + k, room - k, "%s%s %lld", k ? " x " : "", tn_axis_name[a],
+                                  (long long)asked(c, a));
     return out;
 }
 
@@ -177,7 +178,8 @@ static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, 
             c, key,
             "%lld ranks are asked for (%s), and this process was started alone: start all of them by mpirun, "
             "srun or torchrun, or take this out",
-            (long long)(rest * (dp ? tn_config_int(c, "parallel.dp") : 1)), product_text(c, would, sizeof would));
+            (long long)(rest * (dp ? tn_config_int(c, "parallel.dp") : 1)),
+            product_text(c, would, sizeof would));
     list_divisors(w->size, would, sizeof would);
     if (!dp || w->size % rest)
         return tn_config_fail(

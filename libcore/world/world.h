@@ -75,7 +75,8 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
 void tn_world_abandon(struct tn_world *w, const char *text);
 int tn_world_has_failed(struct tn_world *w); /* start no save any more */
 
-/* Did a launcher start this process? A bootstrap that knows of none scores 1. Asks in children, and changes nothing. */
+/* Did a launcher start this process? A bootstrap that knows of none scores 1. Asks in children, and changes
+ * nothing. */
 int tn_world_launched(struct tn_registry *r);
 
 /* Where a rank is, after join; of this rank alone in a world of one. Texts are borrowed from the world. */

@@ -1,7 +1,8 @@
 /* accounts.c - what a plan says of memory and bytes on the wire is what a run takes and sends, on every rank.
  *
- * Ranks are threads with the communicator `local`. The memory that was allocated on the device agrees with the plan within
- * 2 %, and what was handed to the communicator, counted transfer by transfer, is what the plan has for as many updates. */
+ * Ranks are threads with the communicator `local`. The memory that was allocated on the device agrees with
+ * the plan within 2 %, and what was handed to the communicator, counted transfer by transfer, is what the
+ * plan has for as many updates. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,8 +35,9 @@ static void complain(const char *layout, int rank, const char *what, double plan
 
 static int open_rank(struct rank *r, const char *layout, int world, int number)
 {
-    static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "model.n_layer=2", "model.n_head=3", "model.n_embd=27",
-                                        "model.vocab_size=65", "model.block_size=17", "train.global_batch=12"};
+    static const char *const usual[] = {"backend.comm=local",  "backend.threads=1",    "model.n_layer=2",
+                                        "model.n_head=3",      "model.n_embd=27",      "model.vocab_size=65",
+                                        "model.block_size=17", "train.global_batch=12"};
     struct tn_place place = {.struct_size = sizeof place, .rank = (uint32_t)number, .size = (uint32_t)world};
     const struct tn_session_options o = {.use = TN_SESSION_TRAIN};
     char text[1024], *setting[40], *save = NULL;
@@ -47,8 +49,9 @@ static int open_rank(struct rank *r, const char *layout, int world, int number)
     for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save))
         setting[n++] = word;
     tn_pool_stop();
-    if (!tn_config_open(NULL, n, setting, &r->config) && !tn_session_configure_at(r->config, &place, &r->session) &&
-        !tn_session_open(r->session, &o) && !tn_session_initialize(r->session, 5))
+    if (!tn_config_open(NULL, n, setting, &r->config) &&
+        !tn_session_configure_at(r->config, &place, &r->session) && !tn_session_open(r->session, &o) &&
+        !tn_session_initialize(r->session, 5))
         return 1;
     printf("FAIL %s, rank %d does not open: %s\n", layout, number, tn_error_text());
     failures++;
@@ -85,7 +88,8 @@ static void check_wire(const char *layout, int number, const struct rank *r)
 
     tn_wire_list(tn_session_plan(r->session, TN_SESSION_TRAIN), a, &w, &n);
     for (int axis = 0; axis < TN_AXES; axis++) {
-        double planned = STEPS * tn_wire_bytes(w, n, tn_axis_name[axis]), measured = tn_session_sent(r->session, axis);
+        double planned = STEPS * tn_wire_bytes(w, n, tn_axis_name[axis]),
+               measured = tn_session_sent(r->session, axis);
         int has_ranks = tn_session_shape(r->session)->mesh.size[axis] > 1;
 
         if (!(fabs(planned - measured) <= 1e-9 * planned))
@@ -138,7 +142,8 @@ int main(void)
     check(3, "parallel.cp=3 parallel.zigzag=yes backend.debug=yes");
     check(2, "parallel.cp=2 parallel.zigzag=no");
     check(4, "parallel.dp=2 parallel.tp=2 parallel.sp=yes parallel.zero=3");
-    check(8, "parallel.dp=2 parallel.tp=2 parallel.cp=2 parallel.zero=2 train.micro_batch=2 backend.debug=yes");
+    check(8,
+          "parallel.dp=2 parallel.tp=2 parallel.cp=2 parallel.zero=2 train.micro_batch=2 backend.debug=yes");
     printf("%d failures\n", failures);
     return failures != 0;
 }

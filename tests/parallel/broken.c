@@ -1,7 +1,7 @@
 /* broken.c - a pass that breaks a parallel run on purpose, so that tests can see who notices.
  *
- * It works on the finished graph and keeps every layout as it was, so the verifier of layouts has nothing to say: `once`
- * from a partial sum to the whole leaves the own part on the first rank and zeros on the others.
+ * It works on the finished graph and keeps every layout as it was, so the verifier of layouts has nothing to
+ * say: `once` from a partial sum to the whole leaves the own part on the first rank and zeros on the others.
  *
  *   1 forget       gradients are not reduced over dp
  *   2 twice        the loss is scaled twice: every gradient is double
@@ -26,8 +26,9 @@ static int is_first_rank(void)
 
 static struct tn_value *lose(struct tn_graph *g, struct tn_node *n, const char *axis)
 {
-    return tn_add(g, "once", TN_IN(tn_input(n, 0)), TN_WITH(TN_TEXT("axis", axis), TN_INT("from", tn_layout_of(tn_input(n, 0), axis)),
-                  TN_INT("to", tn_layout_of(tn_output(n, 0), axis))));
+    return tn_add(g, "once", TN_IN(tn_input(n, 0)),
+                  TN_WITH(TN_TEXT("axis", axis), TN_INT("from", tn_layout_of(tn_input(n, 0), axis)),
+                          TN_INT("to", tn_layout_of(tn_output(n, 0), axis))));
 }
 
 static struct tn_value *other_group(struct tn_graph *g, struct tn_node *n)
@@ -35,12 +36,14 @@ static struct tn_value *other_group(struct tn_graph *g, struct tn_node *n)
     struct tn_value *v = lose(g, n, "dp");
     tn_layout l = tn_layout_of(v, "tp");
 
-    return tn_add(g, "all_reduce", TN_IN(v), TN_WITH(TN_TEXT("axis", "tp"), TN_INT("from", l), TN_INT("to", l)));
+    return tn_add(g, "all_reduce", TN_IN(v),
+                  TN_WITH(TN_TEXT("axis", "tp"), TN_INT("from", l), TN_INT("to", l)));
 }
 
 static int is_meant(struct tn_graph *g, struct tn_node *n)
 {
-    int reduces = tn_is(tn_op(n), "all_reduce"), of_gradient = reduces && tn_on_axis(n, "dp") && tn_is(tn_role(n), "grad_reduce");
+    int reduces = tn_is(tn_op(n), "all_reduce"),
+        of_gradient = reduces && tn_on_axis(n, "dp") && tn_is(tn_role(n), "grad_reduce");
 
     switch (what(g)) {
     case 4: return reduces && tn_on_axis(n, "tp") && tn_phase(n) == TN_BACKWARD;
@@ -57,12 +60,16 @@ static void schedule(struct tn_graph *g, const char *axis)
     int first = 1;
 
     (void)axis;
-    tn_each_node(g, n) {
+    tn_each_node (g, n) {
         if (!is_meant(g, n) || (what(g) == 5 && (is_first_rank() || !first)))
             continue;
         first = 0;
         tn_after(g, n);
-        tn_replace(tn_output(n, 0), what(g) == 3 ? other_group(g, n) : lose(g, n, what(g) == 4 ? "tp" : what(g) == 6 ? "cp" : "dp"));
+        tn_replace(tn_output(n, 0), what(g) == 3 ? other_group(g, n)
+                                                 : lose(g, n,
+                                                        what(g) == 4   ? "tp"
+                                                        : what(g) == 6 ? "cp"
+                                                                       : "dp"));
         tn_remove(n);
     }
 }
@@ -77,7 +84,7 @@ static void train(struct tn_graph *g, const char *axis)
     (void)axis;
     if (what(g) != 2 || tn_axis_size(g, "dp") == 1)
         return;
-    tn_each_param(g, w) {
+    tn_each_param (g, w) {
         tn_at_end(g, TN_AFTER, "broken");
         tn_set_grad(w, tn_expr(g, "2*a", TN_IN(tn_grad(w))));
     }

@@ -1,8 +1,8 @@
-/* faulty.c - a communicator for tests: it passes everything on to another one, whose file FAULTY_OF names, and spoils what
- * comes out on one rank.
+/* faulty.c - a communicator for tests: it passes everything on to another one, whose file FAULTY_OF names,
+ * and spoils what comes out on one rank.
  *
- * FAULTY=OP:DTYPE:RANK, all numbers of the ABI: results of this operation on this type are wrong in their last element on
- * this rank, by one unit of the last place. Nobody but who compares values can see it. */
+ * FAULTY=OP:DTYPE:RANK, all numbers of the ABI: results of this operation on this type are wrong in their
+ * last element on this rank, by one unit of the last place. Nobody but who compares values can see it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     return TN_OK;
 }
 
-static tn_status wrap(tn_status s, struct tn_comm *real, uint32_t rank, uint32_t size, uint32_t place, struct tn_comm **out)
+static tn_status wrap(tn_status s, struct tn_comm *real, uint32_t rank, uint32_t size, uint32_t place,
+                      struct tn_comm **out)
 {
     *out = s < 0 ? NULL : malloc(sizeof **out);
     if (*out)
@@ -75,7 +76,8 @@ static tn_status comm_group(struct tn_comm *world, const uint32_t *ranks, uint32
 /* The last byte but those of the exponent; little-endian: the first byte of the last element. */
 static uint8_t *last(const struct tn_comm *c, const struct tn_transfer *t)
 {
-    static const uint8_t bytes[] = {[TN_F32] = 4, [TN_BF16] = 2, [TN_F16] = 2, [TN_I32] = 4, [TN_F64] = 8, [TN_I64] = 8, [TN_U8] = 1};
+    static const uint8_t bytes[] = {
+        [TN_F32] = 4, [TN_BF16] = 2, [TN_F16] = 2, [TN_I32] = 4, [TN_F64] = 8, [TN_I64] = 8, [TN_U8] = 1};
     uint64_t n = 0;
 
     for (uint32_t r = 0; r < c->size; r++)
@@ -85,14 +87,16 @@ static uint8_t *last(const struct tn_comm *c, const struct tn_transfer *t)
     return n ? (uint8_t *)t->to + (n - 1) * bytes[t->dtype] : NULL;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q, struct tn_request **out)
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q,
+                            struct tn_request **out)
 {
     const char *what = getenv("FAULTY");
     unsigned op = 0, dtype = 0, rank = 0;
     struct tn_request *r = calloc(1, sizeof *r);
     tn_status s;
 
-    if (what && sscanf(what, "%u:%u:%u", &op, &dtype, &rank) == 3 && rank == c->rank && t->op == op && t->dtype == dtype)
+    if (what && sscanf(what, "%u:%u:%u", &op, &dtype, &rank) == 3 && rank == c->rank && t->op == op &&
+        t->dtype == dtype)
         r->at = last(c, t);
     s = api->start(c->real, t, n, q, &r->real);
     *out = r;
