@@ -240,6 +240,7 @@ static void api_at(struct tn_graph *g, struct tn_node *n, uint32_t after)
     g->phase = n->phase;
     g->unit = n->unit;
     g->role = n->role;
+    g->when_last = (uint32_t)tn_node_last(n);
 }
 
 static void api_at_end(struct tn_graph *g, uint32_t phase, const char *unit)
@@ -253,6 +254,7 @@ static void api_at_end(struct tn_graph *g, uint32_t phase, const char *unit)
     g->cursor = NULL;
     g->phase = phase;
     g->unit = tn_graph_name(g, unit);
+    g->when_last = 0;
 }
 
 static void api_set_role(struct tn_graph *g, const char *role)
@@ -408,6 +410,80 @@ static void api_task(struct tn_graph *g, uint32_t rank, uint32_t phase, uint32_t
     g->task[g->n_task++] = (struct tn_task_entry){rank, phase, micro, stage};
 }
 
+/* --- order, and what lies together */
+
+static void api_when_last(struct tn_graph *g, uint32_t on)
+{
+    GUARD_VOID(g);
+    graph_current = g;
+    g->when_last = on;
+}
+
+static void api_move(struct tn_node *n)
+{
+    GUARD_VOID(n);
+    graph_move(n);
+}
+
+static void api_convert_all(struct tn_value *const *v, uint32_t n, const char *axis, tn_layout to, struct tn_value **out)
+{
+    int whole = axis && (!n || (v && out));
+
+    for (uint32_t i = 0; i < n && out; i++)
+        out[i] = NULL;
+    for (uint32_t i = 0; i < n && whole; i++)
+        whole = v[i] && v[i]->graph == v[0]->graph;
+    GUARD_VOID(whole);
+    graph_convert_all(v, n, axis, to, out);
+}
+
+static int64_t api_bytes(const struct tn_value *v)
+{
+    GUARD_VALUE(v, 0);
+    tn_graph_settle(v->graph);
+    return tn_value_bytes(v);
+}
+
+static uint32_t api_reads(const struct tn_node *n, const struct tn_value *v)
+{
+    GUARD_VALUE(n && v, 0);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (n->in[i] == v && (i >= 32 || !(n->op->unread & 1u << i)))
+            return 1;
+    return 0;
+}
+
+/* Is a's gradient complete before b's? */
+static int completes_before(const struct tn_value *a, const struct tn_value *b)
+{
+    const struct tn_value *x = a->param->grad, *y = b->param->grad;
+
+    return x->producer == y->producer ? x->output < y->output : !x->producer || (y->producer && tn_node_before(x->producer, y->producer));
+}
+
+static struct tn_value *const *api_gradients(struct tn_graph *g)
+{
+    static struct tn_value *const none[1];
+    struct tn_value **list;
+    uint32_t n = 0;
+
+    GUARD_VALUE(g, none);
+    graph_current = g;
+    if (g->status)
+        return none;
+    list = tn_alloc(g->arena, (g->n_param + 1) * sizeof *list);
+    for (struct tn_value *p = g->params; p; p = p->next) {
+        uint32_t at = n;
+
+        if (!p->param->grad)
+            continue;
+        for (n++; at && completes_before(p, list[at - 1]); at--)
+            list[at] = list[at - 1];
+        list[at] = p;
+    }
+    return list;
+}
+
 const struct tn_graph_api tn_graph_api_table = {
     .struct_size = sizeof tn_graph_api_table,
     .fail = api_fail,
@@ -449,4 +525,10 @@ const struct tn_graph_api tn_graph_api_table = {
     .copy_param = api_copy_param,
     .primary = api_primary,
     .task = api_task,
+    .when_last = api_when_last,
+    .move = api_move,
+    .convert_all = api_convert_all,
+    .bytes = api_bytes,
+    .reads = api_reads,
+    .gradients = api_gradients,
 };

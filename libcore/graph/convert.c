@@ -49,7 +49,7 @@ static struct tn_value *made_before(struct tn_value *v, const char *op, const ch
         struct tn_node *n = v->user[i];
 
         if (!strcmp(n->op->name, op) && n->unit == g->unit && n->phase == g->phase && n->n_in == 1
-            && tn_node_int(n, "to", 0) == (int64_t)to && !strcmp(tn_node_text(n, "axis"), axis) && cursor_is_after(g, n))
+            && (g->when_last || !tn_node_last(n)) && tn_node_int(n, "to", 0) == (int64_t)to && !strcmp(tn_node_text(n, "axis"), axis) && cursor_is_after(g, n))
             return n->out[0];
     }
     return NULL;
@@ -92,4 +92,70 @@ struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout t
     if (made)
         return made;
     return graph_add(g, op, &v, 1, TN_WITH(TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)));
+}
+
+/* --- several values at once */
+
+/* The collective that takes v there, if it may take others along; NULL: it must go alone. */
+static const char *shared_collective(struct tn_value *v, const char *axis, tn_layout to)
+{
+    struct tn_graph *g = v->graph;
+    tn_layout from = graph_layout_on(v, axis);
+    const struct tn_layout_info *f = tn_layout_get(g, from), *t = tn_layout_get(g, to);
+    const char *op;
+
+    if (g->status || !from || from == to || g->mesh.size[tn_axis_find(axis)] == 1 || f->kind == TN_LAYOUT_STAGE || t->kind == TN_LAYOUT_STAGE)
+        return NULL;
+    op = collective(f, t);
+    return op && strcmp(op, "ring") && (t->kind != TN_LAYOUT_SHARD || tn_value_find_dim(v, t->dim) >= 0) ? op : NULL;
+}
+
+/* One node runs on one stage and goes from one layout. */
+static int go_together(struct tn_value *a, struct tn_value *b, int axis)
+{
+    int alike = a->layout[axis] == b->layout[axis];
+
+    for (int x = 0; x < TN_AXES; x++)
+        if (a->layout[x] != b->layout[x])
+            alike &= tn_layout_get(a->graph, a->layout[x])->kind != TN_LAYOUT_STAGE && tn_layout_get(b->graph, b->layout[x])->kind != TN_LAYOUT_STAGE;
+    return alike;
+}
+
+/* v[first] and those after it that may go with it and are not done yet: their numbers. */
+static uint32_t choose(struct tn_value *const *v, uint32_t n, uint32_t first, int axis, struct tn_value *const *out, uint32_t *chosen)
+{
+    uint32_t k = 0;
+
+    for (uint32_t i = first; i < n && k < TN_MAX_OUT; i++)
+        if (!out[i] && go_together(v[first], v[i], axis))
+            chosen[k++] = i;
+    return k;
+}
+
+static void convert_chosen(struct tn_value *const *v, const uint32_t *chosen, uint32_t n, const char *op, const char *axis, tn_layout to,
+                           struct tn_value **out)
+{
+    struct tn_graph *g = v[chosen[0]]->graph;
+    struct tn_value *in[TN_MAX_OUT], *made;
+
+    for (uint32_t i = 0; i < n; i++)
+        in[i] = v[chosen[i]];
+    made = graph_add(g, op, in, n, TN_WITH(TN_TEXT("axis", axis), TN_INT("from", graph_layout_on(in[0], axis)), TN_INT("to", to)));
+    for (uint32_t i = 0; i < n && made; i++)
+        out[chosen[i]] = made->producer->out[i];
+}
+
+void graph_convert_all(struct tn_value *const *v, uint32_t n, const char *axis, tn_layout to, struct tn_value **out)
+{
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = NULL;
+    for (uint32_t i = 0; i < n && !v[0]->graph->status; i++) {
+        const char *op = out[i] ? NULL : shared_collective(v[i], axis, to);
+        uint32_t chosen[TN_MAX_OUT], k = op ? choose(v, n, i, tn_axis_find(axis), out, chosen) : 0;
+
+        if (k > 1)
+            convert_chosen(v, chosen, k, op, axis, to, out);
+        else if (!out[i])
+            out[i] = graph_convert(v[i], axis, to);
+    }
 }

@@ -361,6 +361,12 @@ struct tn_node *tn_node_next(const struct tn_node *n)
     return next;
 }
 
+static void unlink_node(const struct tn_node *n)
+{
+    *(n->prev ? &n->prev->next : &n->graph->first[n->phase]) = n->next;
+    *(n->next ? &n->next->prev : &n->graph->last[n->phase]) = n->prev;
+}
+
 static void link_node(struct tn_graph *g, struct tn_node *n)
 {
     struct tn_node *before = NULL, *after = NULL;            /* neighbours */
@@ -442,6 +448,8 @@ struct tn_node *graph_add_node(struct tn_graph *g, const char *name, struct tn_v
         n->in[i] = in[i];
     for (uint32_t i = 0; i < n_attr; i++)
         n->attr[i] = attr_copy(g, &attr[i]);
+    if (g->when_last && !tn_node_attr(n, "when"))
+        n->attr[n->n_attr++] = attr_copy(g, &(struct tn_attr)TN_TEXT("when", "last"));
     op->shape(n);
     if (g->status)
         return NULL;
@@ -499,6 +507,11 @@ const char *tn_node_text(const struct tn_node *n, const char *key)
     const struct tn_attr *a = tn_node_attr(n, key);
 
     return a && a->type == TN_ATTR_TEXT ? a->as.s : "";
+}
+
+int tn_node_last(const struct tn_node *n)
+{
+    return !strcmp(tn_node_text(n, "when"), "last");
 }
 
 double tn_node_float(const struct tn_node *n, const char *key, double otherwise)
@@ -590,6 +603,22 @@ void graph_replace(struct tn_value *old, struct tn_value *now)
             p->param->grad = now;
 }
 
+void graph_move(struct tn_node *n)
+{
+    struct tn_graph *g = n->graph;
+
+    if (g->status || g->cursor == n)
+        return;
+    if (n->removed || n->phase != g->phase) {
+        tn_graph_fail(g, TN_ERR, "node %u %s (role %s, unit %s) cannot be moved: %s", n->id, n->op->name, n->role, n->unit,
+                      n->removed ? "it was removed" : "the place is in another phase");
+        return;
+    }
+    unlink_node(n);
+    link_node(g, n);
+    g->order_stale = 1;
+}
+
 /* "an output of the graph", "a gradient" or NULL. */
 static const char *is_kept(const struct tn_graph *g, const struct tn_value *v)
 {
@@ -621,8 +650,7 @@ void graph_remove(struct tn_node *n)
     if (g->status)
         return;
     n->removed = 1;
-    *(n->prev ? &n->prev->next : &g->first[n->phase]) = n->next;
-    *(n->next ? &n->next->prev : &g->last[n->phase]) = n->prev;
+    unlink_node(n);
     if (g->cursor == n) {
         g->cursor = n->prev ? n->prev : n->next;
         g->cursor_after = n->prev != NULL;

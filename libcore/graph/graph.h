@@ -23,7 +23,7 @@
 #include "mesh/mesh.h"
 
 #define TN_MAX_IN 24                             /* inputs of one node */
-#define TN_MAX_OUT 12
+#define TN_MAX_OUT 24                            /* and of what one collective takes */
 #define TN_PHASES 5                              /* 1 .. 4 are used */
 
 /* kinds of value */
@@ -127,7 +127,7 @@ struct tn_graph {
     uint32_t n_output;
     /* where new nodes go */
     struct tn_node *cursor;
-    uint32_t cursor_after, phase;
+    uint32_t cursor_after, phase, when_last;
     const char *unit, *role;
     const char *close_axis;                      /* while decomposing: close partial sums on it */
     /* layouts */
@@ -174,6 +174,7 @@ struct tn_node *tn_node_next(const struct tn_node *n);               /* across p
 int tn_node_before(const struct tn_node *a, const struct tn_node *b);
 const struct tn_attr *tn_node_attr(const struct tn_node *n, const char *key);
 const char *tn_node_text(const struct tn_node *n, const char *key);              /* "" if there is none */
+int tn_node_last(const struct tn_node *n);                           /* in the last micro-batch alone: when = last */
 double tn_node_float(const struct tn_node *n, const char *key, double otherwise);
 int64_t tn_node_int(const struct tn_node *n, const char *key, int64_t otherwise);
 int64_t tn_value_dim(const struct tn_value *v, const char *dim);     /* 0 if v has none */
@@ -202,6 +203,7 @@ struct tn_local {
 };
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out);
 uint64_t tn_dtype_bytes(uint32_t dtype);
+int64_t tn_value_bytes(const struct tn_value *v);                    /* of the rank that holds most */
 
 /* --- text form (text.c): written and read back */
 /* only: NULL or a unit's name. Text in the arena given. */

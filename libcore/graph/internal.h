@@ -16,7 +16,9 @@ struct tn_value *graph_add(struct tn_graph *g, const char *name, struct tn_value
 void graph_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now);
 void graph_replace(struct tn_value *old, struct tn_value *now);
 void graph_remove(struct tn_node *n);
+void graph_move(struct tn_node *n);
 struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout to);
+void graph_convert_all(struct tn_value *const *v, uint32_t n, const char *axis, tn_layout to, struct tn_value **out);
 void graph_decompose(struct tn_node *n, const char *axis);          /* axis: where sums close, or NULL */
 tn_layout graph_layout_on(struct tn_value *v, const char *axis);    /* settled */
 int graph_verify_node(struct tn_node *n);        /* 0 after an error on the graph */

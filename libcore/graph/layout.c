@@ -267,12 +267,31 @@ static int order_fits(struct tn_node *n)
     return 1;
 }
 
+/* What runs in the last micro-batch alone is read by others of that kind, and after the loop. */
+static int time_fits(struct tn_node *n)
+{
+    const char *when = tn_node_text(n, "when");
+
+    if (tn_node_attr(n, "when") && (strcmp(when, "last") || n->phase != TN_BACKWARD)) {
+        tn_graph_fail(n->graph, TN_ERR, "node %u %s (role %s, unit %s): when = %s stands for nothing here; last is possible, in the backward", n->id,
+                      n->op->name, n->role, n->unit, when);
+        return 0;
+    }
+    for (uint32_t i = 0; i < n->n_in && n->phase == TN_BACKWARD && !*when; i++)
+        if (n->in[i]->producer && tn_node_last(n->in[i]->producer)) {
+            tn_graph_fail(n->graph, TN_ERR, "node %u %s (role %s, unit %s) runs in every micro-batch and reads %%%u, which node %u %s makes in the last one alone",
+                          n->id, n->op->name, n->role, n->unit, n->in[i]->id, n->in[i]->producer->id, n->in[i]->producer->op->name);
+            return 0;
+        }
+    return 1;
+}
+
 int graph_verify_node(struct tn_node *n)
 {
     const char *why = NULL;
     int changed, axis;
 
-    if (!order_fits(n))
+    if (!order_fits(n) || !time_fits(n))
         return 0;
     axis = infer_node(n, &why, &changed);
     if (axis >= 0)
@@ -366,4 +385,31 @@ void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn
         out->count *= p.count;
     }
     cut_flat(v, m, out);
+}
+
+/* n parts of it, the largest. */
+static int64_t largest(int64_t size, int64_t n)
+{
+    return (size + n - 1) / n;
+}
+
+int64_t tn_value_bytes(const struct tn_value *v)
+{
+    int64_t count = 1;
+
+    for (uint32_t d = 0; d < v->rank; d++) {
+        int64_t size = v->size[d];
+
+        for (int a = 0; a < TN_AXES; a++) {
+            const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
+
+            if (l->kind == TN_LAYOUT_SHARD && l->dim == v->dim[d])
+                size = largest(size, v->graph->mesh.size[a]);
+        }
+        count *= size;
+    }
+    for (int a = 0; a < TN_AXES; a++)
+        if (v->layout[a] == TN_F)
+            count = largest(count, v->graph->mesh.size[a]);
+    return count * (int64_t)tn_dtype_bytes(v->dtype);
 }

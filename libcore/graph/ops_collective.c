@@ -51,16 +51,22 @@ static const char *collective_layout(const struct tn_node *n, int axis, tn_layou
     return NULL;
 }
 
-/* A maximum only stabilises: it has no gradient. */
+/* A maximum only stabilises: it has no gradient. What went together comes back together. */
 static void collective_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
 {
     tn_layout from = (tn_layout)tn_node_int(n, "from", 0);
+    struct tn_value *d[TN_MAX_OUT], *back[TN_MAX_OUT];
+    uint32_t m = 0;
 
     if (from == TN_PMAX)
         return;
     for (uint32_t i = 0; i < n->n_in; i++)
         if (dy[i])
-            dx[i] = graph_convert(dy[i], tn_node_text(n, "axis"), from == TN_P ? TN_R : from);
+            d[m++] = dy[i];
+    graph_convert_all(d, m, tn_node_text(n, "axis"), from == TN_P ? TN_R : from, back);
+    for (uint32_t i = n->n_in; i-- > 0;)
+        if (dy[i])
+            dx[i] = back[--m];
 }
 
 static const char *ring_layout(const struct tn_node *n, int axis, tn_layout *out)
