@@ -6,6 +6,9 @@
  * parameters (a strategy owns that reduction), at what comes from parameters and constants alone, and at what an
  * all_gather on the same axis made (its adjoint, a reduce_scatter, wants the partial sum).
  *
+ * A collective stands where its input is complete, before what else its unit has to compute: the gradient of an
+ * activation is on its way while that of the weight is computed.
+ *
  * The loss is a sum over tokens; the seed is 1 over the number of valid tokens of the whole update, so gradients of
  * micro-batches and ranks simply add up and nothing is scaled anywhere else. Where gradients in fp16 would vanish the
  * seed is multiplied by the symbol loss_scale; finish takes it out again. */
@@ -78,6 +81,43 @@ static uint32_t add_alike(struct tn_graph *g, struct tn_value **sum, uint32_t n)
     return left;
 }
 
+/* Of the makers of some values, all in the backward, the last in program order; NULL if there is none. */
+static struct tn_node *latest(struct tn_value *const *v, uint32_t n)
+{
+    struct tn_node *last = NULL;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct tn_node *p = v[i] ? v[i]->producer : NULL;
+
+        if (p && p->phase == TN_BACKWARD && (!last || tn_node_before(last, p)))
+            last = p;
+    }
+    return last;
+}
+
+/* New nodes of this unit and role go right after what made these values, if the unit did, else to the end. */
+static void stand_after(struct tn_graph *g, struct tn_value *const *v, uint32_t n, const char *unit, const char *role)
+{
+    struct tn_node *last = latest(v, n);
+
+    if (last && last->unit == unit)
+        tn_after(g, last);
+    else
+        tn_at_end(g, TN_BACKWARD, unit);
+    tn_set_role(g, role);
+}
+
+/* Will some of the contributions be summed over an axis? */
+static int needs_closing(const struct tape *t, const struct tn_value *v, const struct contributions *c)
+{
+    tn_graph_settle(t->g);
+    for (int a = 0; a < TN_AXES; a++)
+        for (uint32_t i = 0; i < c->n && !keeps_partial(t, v, a); i++)
+            if (c->value[i]->layout[a] == TN_P)
+                return 1;
+    return 0;
+}
+
 static void close_axis(struct tape *t, const struct tn_value *v, int axis, struct tn_value **sum, uint32_t n)
 {
     int mixed = 0;
@@ -98,12 +138,13 @@ static struct tn_value *resolve(struct tape *t, struct tn_value *v)
     struct contributions *c = &t->of[v->id];
     struct tn_graph *g = t->g;
     struct tn_value *sum;
+    const char *unit;
     uint32_t n;
 
     if (!c->n || g->status)
         return NULL;
-    tn_at_end(g, TN_BACKWARD, v->producer ? v->producer->unit : c->value[0]->producer ? c->value[0]->producer->unit : "");
-    tn_set_role(g, "grad");
+    unit = v->producer ? v->producer->unit : c->value[0]->producer ? c->value[0]->producer->unit : "";
+    stand_after(g, c->value, needs_closing(t, v, c) ? c->n : 0, unit, "grad");
     n = add_alike(g, c->value, c->n);
     for (int a = 0; a < TN_AXES && !g->status; a++)
         if (g->mesh.size[a] > 1)
@@ -127,8 +168,7 @@ static void backward(struct tape *t, struct tn_node *n)
     }
     if (!any || !n->op->grad || t->g->status)
         return;
-    tn_at_end(t->g, TN_BACKWARD, n->unit);
-    tn_set_role(t->g, n->role);
+    stand_after(t->g, dy, n->op->flags & TN_OP_COLLECTIVE ? n->n_out : 0, n->unit, n->role);
     n->op->grad(n, dy, dx);
     for (uint32_t i = 0; i < n->n_in && !t->g->status; i++)
         if (dx[i])
