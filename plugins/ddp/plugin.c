@@ -1,8 +1,8 @@
 /* ddp - data parallelism: the batch is cut, every rank has all parameters.
  *
  * What a rank computes of a parameter's gradient is then a part of a sum over the axis. It stays one over all
- * micro-batches and is closed once per update, where the gradients are complete. */
-#include <tenon/pass.h>
+ * micro-batches and is closed once per update, in the backward of the last one, in buckets. */
+#include <tenon/gradients.h>
 
 static void forward(struct tn_graph *g, const char *axis)
 {
@@ -13,17 +13,14 @@ static void forward(struct tn_graph *g, const char *axis)
 
 static void train(struct tn_graph *g, const char *axis)
 {
-    tn_each_param(g, w) {
-        if (tn_layout_of(tn_grad(w), axis) != TN_P)
-            continue;
-        tn_at_end(g, TN_AFTER, "reduce");
-        tn_set_role(g, "grad_reduce");
-        tn_set_grad(w, tn_convert(tn_grad(w), axis, TN_R));
-    }
+    tn_reduce_gradients(g, axis, TN_R, tn_option(g, "sync_every") != 0);
 }
+
+static const struct tn_option options[] = {TN_BUCKET_OPTIONS, {0}};
 
 static const struct tn_pass ddp = {
     .struct_size = sizeof ddp,
+    .options = options,
     .forward = forward,
     .train = train,
 };

@@ -3,7 +3,7 @@
  * Weights with a heads, mlp or vocab dim are cut there. What is then summed over the cut dim comes out partial and is
  * closed where it arises: to whole, or with sp to a cut along the sequence, so that norms and dropout between the
  * projections work on a part of it and the column projections gather it again. Columns and rows are found by role. */
-#include <tenon/pass.h>
+#include <tenon/gradients.h>
 
 static void cut_weights(struct tn_graph *g, const char *axis)
 {
@@ -55,17 +55,12 @@ static void forward(struct tn_graph *g, const char *axis)
 /* Weights that saw a part of the sequence (norms, row biases, positions) have partial gradients. */
 static void train(struct tn_graph *g, const char *axis)
 {
-    tn_each_param(g, w) {
-        if (tn_layout_of(tn_grad(w), axis) != TN_P)
-            continue;
-        tn_at_end(g, TN_AFTER, "reduce");
-        tn_set_role(g, "grad_reduce");
-        tn_set_grad(w, tn_convert(tn_grad(w), axis, TN_R));
-    }
+    tn_reduce_gradients(g, axis, TN_R, 0);
 }
 
 static const struct tn_option options[] = {
     {"sp", "no", "whether the sequence is cut too between the projections", 0, 1},
+    TN_BUCKET_OPTIONS,
     {0},
 };
 
