@@ -1,8 +1,8 @@
 /* ops_attention.c - attention with positions as values.
  *
  * q [batch, seq, heads, head_dim], k and v [batch, keys, heads, head_dim]. The mask is kpos <= qpos, so cuts of the
- * sequence need no special case. With the attribute ring = AXIS the sequence may be cut on that axis: what one
- * rank computes is then a part, and the context-parallel pass merges the parts by their log-sum-exp. */
+ * sequence need no special case: queries may be cut along it where keys are whole. With the attribute ring = AXIS keys may be
+ * cut too: what one rank computes is then a part, and the context-parallel pass merges the parts by their log-sum-exp. */
 #include "graph/opkit.h"
 
 static void attention_shape(struct tn_node *n)
@@ -19,6 +19,18 @@ static void attn_bwd_shape(struct tn_node *n)
 {
     for (uint32_t i = 0; i < 3; i++)
         op_like(n, i);
+}
+
+/* Some queries, all keys: dk and dv are sums over the ranks. */
+static const char *cut_queries(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout q = n->in[0]->layout[axis];
+
+    for (uint32_t i = 1; i < n->n_in; i++)
+        if (n->in[i]->layout[axis] != (i == 1 || i == 2 || i == 4 ? TN_R : q))
+            return "with the queries cut along the sequence, their positions and gradients must be cut alike and the keys be whole";
+    out[0] = q, out[1] = out[2] = n->n_out == 3 ? TN_P : q;
+    return NULL;
 }
 
 static const char *attention_layout(const struct tn_node *n, int axis, tn_layout *out)
@@ -40,6 +52,8 @@ static const char *attention_layout(const struct tn_node *n, int axis, tn_layout
         out[0] = q, out[1] = out[2] = back ? TN_P : q;
         return NULL;
     }
+    if (lq->kind == TN_LAYOUT_SHARD && !strcmp(lq->dim, "seq") && k == TN_R)
+        return cut_queries(n, axis, out);
     if (q != TN_R && (lq->kind != TN_LAYOUT_SHARD || (strcmp(lq->dim, "batch") && strcmp(lq->dim, "heads"))))
         return "attention needs whole sequences";
     for (uint32_t i = 1; i < n->n_in; i++)
