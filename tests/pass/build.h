@@ -1,7 +1,7 @@
 /* build.h - for tests: the GPT-2 graph in a layout that is given as words, "tp=2 sp=1 pp=2 dp=2 zero=3".
  *
  * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words
- * are options: sp, zero, zigzag, virtual; or of the model and the update: layers, micro, dropout, untied,
+ * are options: sp, zero, zigzag, ring, bucket, prefetch, sync_every, virtual; or of the model and the update: layers, micro, dropout, untied,
  * clip. Passes run in the order of their axes' words. */
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
@@ -34,6 +34,9 @@ static double word_option(void *ctx, const char *key)
     return word_value(ctx, key,
                       !strcmp(key, "virtual")         ? 1
                       : !strcmp(key, "micro_batches") ? word_value(ctx, "micro", 2)
+                      : !strcmp(key, "ring")          ? 1
+                      : !strcmp(key, "bucket")        ? 0.008
+                      : !strcmp(key, "prefetch")      ? 1
                                                       : 0);
 }
 
