@@ -50,7 +50,7 @@ static int made_anew(const struct tn_planner *p, const struct tn_value *v)
     uint32_t made = p->made[v->id];
 
     return p->plan->n_micro > 1 && made != TN_NOWHERE && tn_list_repeats(p->step[made].list) &&
-           !p->spot[v->id].accumulates;
+           !p->step[made].once && !p->spot[v->id].accumulates;
 }
 
 static uint32_t storage_of(struct lives *l, const struct tn_value *root)
