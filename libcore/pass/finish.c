@@ -1,7 +1,7 @@
 /* finish.c - what every update ends with: the gradient norm, clipping, the optimizer.
  *
  * It follows the final layouts: the update happens where the gradient is. A gradient that the strategies left as a
- * flat chunk makes a slice of the parameter, an update of the chunk, and a gather back, with no word about it here.
+ * flat chunk makes a slice of the parameter, an update of the chunk, and a gather back, several parameters at once.
  *
  * The norm is that of all gradients together, every logical element once: the sums of squares are partial on the axes
  * that cut the gradient, so they are added per set of axes and closed with one scalar all_reduce each; copies of tied
@@ -144,7 +144,46 @@ static void assign(struct tn_graph *g, struct tn_value *storage, struct tn_value
     tn_add(g, "assign", TN_IN(storage, now), TN_NONE);
 }
 
-static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finish *f, struct tn_value *clip)
+/* Updated parameters that are yet to be gathered. */
+struct updated {
+    struct tn_value *param[TN_MAX_OUT], *now[TN_MAX_OUT];
+    uint32_t n;
+    int64_t bytes;
+};
+#define TOGETHER 26214400                        /* bytes that are gathered at once */
+
+/* Chunks become whole, from the inner axes out, together where it can be; then they are stored. */
+static void store(struct tn_graph *g, struct updated *u)
+{
+    struct tn_value *from[TN_MAX_OUT], *to[TN_MAX_OUT];
+
+    for (int a = TN_AXES; a-- > 0;) {
+        uint32_t n = 0, k = 0;
+
+        for (uint32_t i = 0; i < u->n; i++)
+            if (tn_layout_of(u->now[i], tn_axis_name[a]) == TN_F && u->param[i]->layout[a] == TN_R)
+                from[n++] = u->now[i];
+        tn_convert_all(from, n, tn_axis_name[a], TN_R, to);
+        for (uint32_t i = 0; i < u->n; i++)
+            if (k < n && u->now[i] == from[k])
+                u->now[i] = to[k++];
+    }
+    for (uint32_t i = 0; i < u->n && !g->status; i++)
+        assign(g, u->param[i], convert_all(u->now[i], u->param[i]->layout));
+    *u = (struct updated){.n = 0};
+}
+
+static void store_later(struct tn_graph *g, struct updated *u, struct tn_value *param, struct tn_value *now)
+{
+    int64_t bytes = tn_bytes(param);
+
+    if (u->n && (u->n == TN_MAX_OUT || u->bytes + bytes > TOGETHER))
+        store(g, u);
+    u->param[u->n] = param, u->now[u->n++] = now;
+    u->bytes += bytes;
+}
+
+static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finish *f, struct tn_value *clip, struct updated *u)
 {
     struct tn_value *in[12] = {NULL, p->grad}, *first;
     struct tn_attr attr[4 + 1 + TN_FINISH_OPTIONS];
@@ -169,7 +208,11 @@ static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finis
     n = first->producer;
     for (uint32_t s = 0; s < n_slot; s++)
         assign(g, in[2 + s], n->out[1 + s]);
-    assign(g, p->value, convert_all(first, p->value->layout));
+    tn_graph_settle(g);
+    if (memcmp(first->layout, p->value->layout, sizeof first->layout))
+        store_later(g, u, p->value, first);
+    else
+        assign(g, p->value, first);
 }
 
 tn_status tn_graph_close_outputs(struct tn_graph *g)
@@ -188,6 +231,7 @@ tn_status tn_graph_close_outputs(struct tn_graph *g)
 tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
 {
     struct tn_value *norm, *clip = NULL;
+    struct updated u = {.n = 0};
 
     tn_at_end(g, TN_AFTER, "optimizer");
     tn_set_role(g, "norm");
@@ -202,6 +246,7 @@ tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f)
     tn_graph_output_whole(g, "loss");
     tn_set_role(g, "update");
     for (struct tn_value *p = g->params; p && !g->status; p = p->next)
-        update(g, p->param, f, clip);
+        update(g, p->param, f, clip, &u);
+    store(g, &u);
     return tn_graph_status(g);
 }
