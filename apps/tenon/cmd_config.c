@@ -47,16 +47,19 @@ static tn_status optimizer_options(struct tn_registry *r, struct tn_config *c)
 static tn_status strategy_options(struct tn_registry *r, struct tn_config *c, const char *axis)
 {
     const struct tn_pass *table;
+    int inside = tn_config_text(c, "parallel.shard_within") != NULL, inner = inside && !strcmp(axis, "ep");
     const char *name;
     char size[32], key[32];
 
     snprintf(size, sizeof size, "parallel.%s", axis);
     snprintf(key, sizeof key, "plugins.%s", axis);
-    if (tn_config_int(c, size) <= 1)
+    if (tn_config_int(c, size) <= 1 && !inner)
         return TN_OK;
     name = tn_config_text(c, key);
+    if (!name && inner)
+        name = "shard";
     if (!name)
-        name = strcmp(axis, "dp") ? axis : tn_config_int(c, "parallel.zero") ? "shard" : "ddp";
+        name = strcmp(axis, "dp") ? axis : tn_config_int(c, "parallel.zero") && !inside ? "shard" : "ddp";
     table = table_of(r, c, key, name, TN_PASS_ID);
     if (table)
         return tn_config_add(c, "parallel", table->options, name);

@@ -131,6 +131,9 @@ const struct tn_key tn_keys[] = {
      .help = "Expert parallel: experts spread over ranks"},
     {SECTION("parallel", "zero"), INT(0, 3), .shared = 1, .preset = "0",
      .help = "What is sharded over dp: 1 the optimizer's state, 2 gradients too, 3 parameters too"},
+    {SECTION("parallel", "shard_within"), INT(2, 1048576), .unit = "ranks", .otherwise = "all of dp",
+     .help = "With zero: neighbouring ranks of dp that share one sharded copy, such as those of a host; groups "
+             "of them are replicas"},
     {SECTION("parallel", "sp"), FLAG, .shared = 1, .preset = "no",
      .help = "Sequence parallel: whether tp also cuts the sequence between its layers"},
     {SECTION("parallel", "schedule"), CHOICE("afab|1f1b|interleaved"), .shared = 1, .preset = "1f1b",

@@ -41,6 +41,7 @@ struct tn_pass_entry {
     const struct tn_pass *pass;
     double (*option)(void *ctx, const char *key);
     void *option_ctx;
+    uint32_t early;                              /* its train comes before all others': between hosts go chunks only */
 };
 
 struct tn_pipeline {

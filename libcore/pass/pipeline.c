@@ -1,7 +1,8 @@
 /* pipeline.c - see pass.h. The verifier runs after every step, so an error names the pass that made it.
  *
  * Forward passes may come in any order. Train passes may not: what clones forward nodes comes first, then the
- * largest axis reduces its gradients, and copies of tied parameters are summed last. */
+ * largest axis reduces its gradients, and copies of tied parameters are summed last. What shards inside a part of dp
+ * comes before dp, which then reduces chunks. */
 #include "base/status.h"
 #include "pass/pass.h"
 
@@ -32,14 +33,14 @@ static tn_status run_one(const struct tn_pipeline *p, struct tn_graph *g, const 
     return done(p, g, tn_text(g->arena, "%s:%s", part, e->name));
 }
 
-static int train_rank(const char *axis)
+static int train_rank(const struct tn_pass_entry *e)
 {
     static const char *const order[] = {"", "dp", "ep", "cp", "tp", "pp"};
 
-    for (int i = 0; i < 6; i++)
-        if (!strcmp(axis, order[i]))
+    for (int i = 0; i < 6 && !e->early; i++)
+        if (!strcmp(e->axis, order[i]))
             return i;
-    return 6;
+    return e->early ? 0 : 6;
 }
 
 /* The strategies' lower, and, in a graph that has gradients, train. */
@@ -49,7 +50,7 @@ static tn_status train_passes(const struct tn_pipeline *p, struct tn_graph *g, i
 
     for (int rank = 0; rank <= 6 && !s; rank++)
         for (uint32_t i = 0; i < p->n_pass && !s; i++)
-            if (train_rank(p->pass[i].axis) == rank) {
+            if (train_rank(&p->pass[i]) == rank) {
                 s = run_one(p, g, &p->pass[i], "lower", p->pass[i].pass->lower);
                 if (!s && gradients)
                     s = run_one(p, g, &p->pass[i], "train", p->pass[i].pass->train);

@@ -132,7 +132,13 @@ static void find_pass(struct tn_engine *e, struct tn_config *c, const char *key,
     pass = table;
     if (tn_config_add(c, "parallel", pass->options, name))
         tn_config_problem(c, NULL, "%s", tn_error_text());
-    e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c};
+    e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c, 0};
+}
+
+/* The ranks that share what zero shards are the axis ep, inside dp. */
+static int shards_inside(const struct tn_config *c)
+{
+    return tn_config_text(c, "parallel.shard_within") != NULL;
 }
 
 static const char *strategy_of(const struct tn_config *c, int axis)
@@ -143,8 +149,8 @@ static const char *strategy_of(const struct tn_config *c, int axis)
     if (tn_config_text(c, key))
         return tn_config_text(c, key);
     if (axis == 0)
-        return tn_config_int(c, "parallel.zero") > 0 ? "shard" : "ddp";
-    return tn_axis_name[axis];
+        return tn_config_int(c, "parallel.zero") > 0 && !shards_inside(c) ? "shard" : "ddp";
+    return axis == 1 && shards_inside(c) ? "shard" : tn_axis_name[axis];
 }
 
 /* An axis whose strategy nobody has written yet, and for which the user names none. */
@@ -155,7 +161,7 @@ static int is_ahead(struct tn_config *c, int axis)
 
     snprintf(key[0], sizeof key[0], "plugins.%s", tn_axis_name[axis]);
     snprintf(key[1], sizeof key[1], "parallel.%s", tn_axis_name[axis]);
-    if (!ahead[axis] || tn_config_is_set(c, key[0]))
+    if (!ahead[axis] || tn_config_is_set(c, key[0]) || (axis == 1 && shards_inside(c)))
         return 0;
     tn_config_problem(c, key[1], "%s parallelism is not in this version; take the key out, or name a plugin of yours under %s", ahead[axis], key[0]);
     tn_config_excuse(c, "parallel");
@@ -177,8 +183,11 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
             e->world->bootstrap)
             tn_log(TN_LOG_WARNING, "%s: %s = %s is not used: the axis has one rank", tn_config_origin(c, key),
                    key, tn_config_text(c, key));
-        if (e->world->mesh.size[axis] > 1 && !is_ahead(c, axis))
-            find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
+        if (e->world->mesh.size[axis] == 1 || is_ahead(c, axis))
+            continue;
+        find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
+        if (e->n_pass && axis == 1 && shards_inside(c))
+            e->pass[e->n_pass - 1].early = 1;
     }
     for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)
         find_pass(e, c, "plugins.passes", extra[i], "");

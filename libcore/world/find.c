@@ -196,12 +196,34 @@ static tn_status fail_mesh(const struct tn_config *c, const struct tn_world *w, 
         (long long)(w->size / rest));
 }
 
+/* What is cut out of dp as an axis of its own, called ep: the ranks over which experts are spread, or those that share
+ * what zero shards. */
+static tn_status inner_part(struct tn_config *c, int64_t *ep, const char **key)
+{
+    int within = tn_config_text(c, "parallel.shard_within") != NULL;
+
+    *ep = asked(c, 1), *key = "parallel.ep";
+    if (!within)
+        return TN_OK;
+    if (*ep > 1)
+        return tn_config_fail(c, "parallel.shard_within", "the inner part of dp is taken by parallel.ep = %lld; use one of them",
+                              (long long)*ep);
+    if (!tn_config_int(c, "parallel.zero"))
+        return tn_config_fail(c, "parallel.shard_within", "nothing is sharded: set parallel.zero to 1, 2 or 3");
+    *ep = tn_config_int(c, "parallel.shard_within"), *key = "parallel.shard_within";
+    return TN_OK;
+}
+
 /* dp is what the other axes leave of the world, ep is cut out of dp. */
 static tn_status make_mesh(struct tn_config *c, struct tn_world *w)
 {
-    int64_t rest = 1, ep = asked(c, 1), dp;
+    int64_t rest = 1, ep, dp;
+    const char *key;
+    tn_status s = inner_part(c, &ep, &key);
     char would[200];
 
+    if (s)
+        return s;
     for (int a = 2; a < TN_AXES; a++) {
         w->mesh.size[a] = asked(c, a);
         rest = rest > INT64_MAX / w->mesh.size[a] ? INT64_MAX : rest * w->mesh.size[a];
@@ -211,7 +233,7 @@ static tn_status make_mesh(struct tn_config *c, struct tn_world *w)
         return fail_mesh(c, w, rest);
     if (dp % ep) {
         list_divisors(dp, would, sizeof would);
-        return tn_config_fail(c, "parallel.ep", "it must divide dp = %lld, so it can be %s", (long long)dp,
+        return tn_config_fail(c, key, "it must divide dp = %lld, so it can be %s", (long long)dp,
                               would);
     }
     if (!tn_config_is_set(c, "parallel.dp"))

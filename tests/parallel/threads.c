@@ -94,7 +94,7 @@ static int world_of(const char *layout)
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
-    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule"};
+    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring", "shard_within"};
     static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "model.n_layer=2", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
     static const char *const models[][6] = {
@@ -402,6 +402,11 @@ static const char *const usual[] = {
     "dp=2 tp=2", "dp=2 tp=2 sp=yes zero=1 micro=3", "dp=2 tp=2 zero=2 opt=sgd", "dp=2 tp=2 sp=yes zero=3 micro=2", "dp=2 cp=2 zero=1",
     "dp=2 cp=2 zero=3 micro=2 opt=sgd", "cp=2 tp=2 sp=yes", "cp=2 tp=2 zigzag=no drop=0.3", "dp=2 tp=2 cp=2 zero=3 sp=yes micro=2",
     "dp=2 tp=2 cp=2 zero=2 sp=yes micro=1 drop=0.3 opt=sgd", "dp=3 tp=2 sp=yes zero=3 micro=4 model=odd",
+    "dp=2 micro=2 bucket=0.01", "dp=3 micro=1 bucket=0 model=odd", "dp=2 micro=2 bucket=0.01 sync_every=yes", "dp=2 zero=1 micro=2 bucket=0.01 sync_every=yes opt=sgd",
+    "dp=2 cp=2 micro=2 bucket=0.01", "dp=2 cp=2 micro=2 bucket=0.01 sync_every=yes", "dp=2 zero=2 micro=2 bucket=0.01", "dp=3 zero=3 micro=2 prefetch=0 model=odd",
+    "dp=2 zero=3 micro=2 prefetch=0.02 drop=0.3", "cp=2 ring=no", "cp=3 ring=no zigzag=no model=odd drop=0.3", "dp=2 cp=2 tp=2 ring=no sp=yes micro=2 zero=1 opt=sgd",
+    "dp=4 shard_within=2 zero=1 micro=1", "dp=4 shard_within=2 zero=2 micro=1 bucket=0.01", "dp=4 shard_within=2 zero=3 micro=1 opt=sgd",
+    "dp=6 shard_within=3 zero=3 micro=1 model=odd drop=0.3", "dp=4 shard_within=2 zero=3 tp=2 sp=yes micro=1",
 };
 
 int main(int argc, char **argv)

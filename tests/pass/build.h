@@ -2,7 +2,7 @@
  *
  * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words
  * are options: sp, zero, zigzag, ring, bucket, prefetch, sync_every, virtual; or of the model and the update: layers, micro, dropout, untied,
- * clip. Passes run in the order of their axes' words. */
+ * clip, batch, seq. Passes run in the order of their axes' words. With ep the ranks of ep share what zero shards. */
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
 #include <check.h>
@@ -59,16 +59,17 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         {"tp", NULL, "tp"},
         {"cp", NULL, "cp"},
         {"pp", &pp, "pp"},
-        {"dp", NULL, word_value(words, "zero", 0) > 0 ? "shard" : "ddp"},
+        {"dp", NULL, word_value(words, "zero", 0) > 0 && word_value(words, "ep", 1) == 1 ? "shard" : "ddp"},
+        {"ep", NULL, "shard"},
     };
     uint32_t n = 0;
 
     for (const char *at = words; at; at = strchr(at, ' ')) {
         at += *at == ' ';
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 5; i++)
             if (!strncmp(at, known[i].axis, 2) && at[2] == '=' && atoi(at + 3) > 1)
                 entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis,
-                                                    known[i].pass ? known[i].pass : shipped(known[i].name), word_option, (void *)words};
+                                                    known[i].pass ? known[i].pass : shipped(known[i].name), word_option, (void *)words, i == 4};
     }
     return n;
 }
@@ -106,8 +107,8 @@ static struct tn_graph *model_of(const char *words)
                                       .bias = 1,
                                       .tie_embeddings = word_value(words, "untied", 0) == 0,
                                       .gelu = "erf"};
-    const struct tn_model_use use = {.batch = 4,
-                                     .seq = 16,
+    const struct tn_model_use use = {.batch = (int64_t)word_value(words, "batch", 4),
+                                     .seq = (int64_t)word_value(words, "seq", 16),
                                      .micro = (int64_t)word_value(words, "micro", 2),
                                      .train = 1,
                                      .loss = 1,
