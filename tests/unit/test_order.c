@@ -511,6 +511,30 @@ START_TEST(gathered_keys)
 }
 END_TEST
 
+/* Sharded inside, replicated across: between the groups go chunks, once an update. */
+START_TEST(replicas_of_what_is_sharded)
+{
+    static const char *const words[] = {"dp=2 ep=2 zero=1", "dp=2 ep=2 zero=2", "dp=2 ep=2 zero=3 bucket=0.002"};
+    struct tn_graph *f = finished(words[_i]);
+    uint32_t across = 0;
+
+    tn_each_node(f, n) {
+        if (!tn_is_collective(n) || !tn_on_axis(n, "dp") || !tn_is(tn_role(n), "grad_reduce"))
+            continue;
+        ck_assert_str_eq(tn_op(n), "all_reduce");
+        ck_assert(tn_node_last(n));
+        tn_each_operand(n, v) {
+            ck_assert_uint_eq(tn_layout_of(v, "ep"), TN_F);
+            across++;
+        }
+    }
+    ck_assert_uint_eq(across, f->n_param);
+    tn_each_node(f, n)
+        ck_assert(!tn_is(tn_op(n), "all_gather") || tn_on_axis(n, "ep"));
+    tn_graph_free(f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("order");
@@ -543,6 +567,7 @@ int main(void)
     tcase_add_test(c, gathers_are_ahead);
     tcase_add_loop_test(c, activations_before_weights, 0, 2);
     tcase_add_test(c, gathered_keys);
+    tcase_add_loop_test(c, replicas_of_what_is_sharded, 0, 3);
     suite_add_tcase(s, c);
     srunner_run_all(r, CK_NORMAL);
     failed = srunner_ntests_failed(r);

@@ -445,7 +445,7 @@ static const struct {
 } expected[] = {
     {"tp", "tp=2"},           {"tp-sp", "tp=2 sp=1"},         {"ddp", "dp=2"}, {"zero2", "dp=2 zero=2"},
     {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"}, {"zero1", "dp=2 zero=1"},
-    {"ddp-every", "dp=2 sync_every=1"}, {"cp-gather", "cp=2 ring=0"},
+    {"ddp-every", "dp=2 sync_every=1"}, {"cp-gather", "cp=2 ring=0"}, {"hybrid", "dp=2 ep=2 zero=3"},
 };
 
 /* The example of docs/graph.md is what the writer writes. */
