@@ -20,6 +20,7 @@ struct slot {                                    /* one collective start of a gr
 struct mail {                                    /* a send that waits for its receive */
     struct mail *next;
     uint32_t from, to, taken, reserved0;
+    uint64_t number;                             /* of this sender to this receiver: meets the receive of that number */
     const struct tn_transfer *what;
 };
 
@@ -28,6 +29,7 @@ struct group {
     uint32_t n, members, *ranks;                 /* ranks of the world, in order; members: who has opened it */
     struct slot *slots;
     struct mail *mail;                           /* oldest first */
+    uint64_t *sends, *receives;                  /* started so far, [from][to] */
 };
 
 struct tn_comm {
@@ -41,6 +43,7 @@ struct tn_request {
     struct slot *slot;                           /* NULL: sends and receives only */
     uint32_t n, reserved0;
     struct mail **mail;                          /* of the sends */
+    uint64_t *number;                            /* of the receives */
     struct tn_transfer t[];
 };
 
@@ -71,6 +74,7 @@ static struct group *find_group(const uint32_t *ranks, uint32_t n, uint32_t plac
             return *at;
     g = *at = calloc(1, sizeof *g);
     g->ranks = malloc(n * sizeof *ranks);
+    g->sends = calloc(n * n, sizeof *g->sends), g->receives = calloc(n * n, sizeof *g->receives);
     memcpy(g->ranks, ranks, n * sizeof *ranks);
     g->n = n;
     return g;
@@ -131,7 +135,7 @@ static struct mail *post(struct tn_comm *c, const struct tn_transfer *t)
 {
     struct mail **at = &c->group->mail, *m = calloc(1, sizeof *m);
 
-    *m = (struct mail){.from = c->rank, .to = t->peer, .what = t};
+    *m = (struct mail){.from = c->rank, .to = t->peer, .number = c->group->sends[c->rank * c->size + t->peer]++, .what = t};
     while (*at)
         at = &(*at)->next;
     return *at = m;
@@ -149,12 +153,14 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
 
     (void)q;
     r->comm = c, r->n = n;
-    r->mail = calloc(n + 1, sizeof *r->mail);
+    r->mail = calloc(n + 1, sizeof *r->mail), r->number = calloc(n + 1, sizeof *r->number);
     memcpy(r->t, t, n * sizeof *t);
     pthread_mutex_lock(&lock);
     for (uint32_t i = 0; i < n; i++) {
         if (t[i].op == TN_SEND)
             r->mail[i] = post(c, &r->t[i]);
+        if (t[i].op == TN_RECV)
+            r->number[i] = c->group->receives[t[i].peer * c->size + c->rank]++;
         together |= !is_pair(&t[i]);
     }
     if (together) {
@@ -175,13 +181,13 @@ static int pause_until(const struct timespec *end)
     return pthread_cond_timedwait(&changed, &lock, end) != ETIMEDOUT;
 }
 
-static struct mail **find_mail(struct tn_comm *c, const struct tn_transfer *t)
+static struct mail *find_mail(const struct tn_comm *c, const struct tn_transfer *t, uint64_t number)
 {
-    struct mail **at = &c->group->mail;
+    struct mail *m = c->group->mail;
 
-    while (*at && ((*at)->taken || (*at)->to != c->rank || (*at)->from != t->peer))
-        at = &(*at)->next;
-    return at;
+    while (m && (m->to != c->rank || m->from != t->peer || m->number != number))
+        m = m->next;
+    return m;
 }
 
 static void unlink_mail(struct group *g, struct mail *m)
@@ -194,11 +200,11 @@ static void unlink_mail(struct group *g, struct mail *m)
     free(m);
 }
 
-static tn_status receive(struct tn_comm *c, const struct tn_transfer *t, const struct timespec *end)
+static tn_status receive(struct tn_comm *c, const struct tn_transfer *t, uint64_t number, const struct timespec *end)
 {
     struct mail *m;
 
-    while (!(m = *find_mail(c, t)) && !dead)
+    while (!(m = find_mail(c, t, number)) && !dead)
         if (!pause_until(end))
             return tn_error(TN_ERR_TIMEOUT, "local: rank %u waited in vain for rank %u to send", c->rank, t->peer);
     if (dead)
@@ -219,7 +225,7 @@ static tn_status pairs(struct tn_request *r, const struct timespec *end)
 
     for (uint32_t i = 0; i < r->n && !s; i++)
         if (r->t[i].op == TN_RECV)
-            s = receive(r->comm, &r->t[i], end);
+            s = receive(r->comm, &r->t[i], r->number[i], end);
     for (uint32_t i = 0; i < r->n && !s; i++) {
         while (r->mail[i] && !r->mail[i]->taken && !dead && !s)
             if (!pause_until(end))
@@ -282,7 +288,7 @@ static int is_ready(const struct tn_request *r)
     if (r->slot && r->slot->arrived < r->comm->size)
         return 0;
     for (uint32_t i = 0; i < r->n; i++)
-        if ((r->mail[i] && !r->mail[i]->taken) || (r->t[i].op == TN_RECV && !*find_mail(r->comm, &r->t[i])))
+        if ((r->mail[i] && !r->mail[i]->taken) || (r->t[i].op == TN_RECV && !find_mail(r->comm, &r->t[i], r->number[i])))
             return 0;
     return 1;
 }
@@ -307,6 +313,7 @@ static tn_status comm_wait(struct tn_request *r, double seconds)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     free(r->mail);
+    free(r->number);
     free(r);
     return s;
 }
@@ -331,6 +338,7 @@ static void comm_close(struct tn_comm *c)
     if (*at && !c->group->members && !c->group->slots) {
         *at = c->group->next;
         free(c->group->ranks);
+        free(c->group->sends), free(c->group->receives);
         free(c->group);
     }
     if (!groups)
