@@ -59,54 +59,58 @@ static void forward(struct tn_graph *g, const char *axis)
         }
 }
 
+/* Keys, values and their positions begin to travel to where they are needed at this step. */
+static void pass_on(struct tn_graph *g, struct tn_value **in, const char *axis, int64_t step)
+{
+    static const uint32_t travels[] = {1, 2, 4};
+
+    for (int i = 0; i < 3 && step < tn_axis_size(g, axis); i++)
+        in[travels[i]] = tn_convert(in[travels[i]], axis, part_of_seq(g, step));
+}
+
 /* Parts are merged by their log-sum-exp. The first one is that of the own keys, of which every query sees
- * one. */
+ * one. The next keys are on their way while a part is computed. */
 static void ring_forward(struct tn_graph *g, struct tn_node *n, const char *axis, struct tn_value **out)
 {
-    struct tn_value *in[5], *o, *l, *sum;
-    struct tn_node *part;
+    struct tn_value *in[5], *now[5];
 
     for (uint32_t i = 0; i < 5; i++)
         in[i] = tn_input(n, i);
-    part = attention(g, n, in, 5, axis);
-    o = tn_output(part, 0), l = tn_output(part, 1);
-    for (int64_t step = 1; step < tn_axis_size(g, axis); step++) {
-        static const uint32_t travels[] = {1, 2, 4};
+    for (int64_t step = 0; step < tn_axis_size(g, axis); step++) {
+        struct tn_node *part;
+        struct tn_value *o, *l, *sum;
 
-        for (int i = 0; i < 3; i++)
-            in[travels[i]] = tn_convert(in[travels[i]], axis, part_of_seq(g, step));
-        part = attention(g, n, in, 5, axis);
-        sum = tn_expr(g, "max(a, b) + log(exp(a - max(a, b)) + exp(b - max(a, b)))",
-                      TN_IN(l, tn_output(part, 1)));
-        o = tn_expr(g, "a*exp(b - e) + c*exp(d - e)",
-                    TN_IN(o, l, tn_output(part, 0), tn_output(part, 1), sum));
-        l = sum;
+        memcpy(now, in, sizeof now);
+        pass_on(g, in, axis, step + 1);
+        part = attention(g, n, now, 5, axis);
+        o = tn_output(part, 0), l = tn_output(part, 1);
+        if (step) {
+            sum = tn_expr(g, "max(a, b) + log(exp(a - max(a, b)) + exp(b - max(a, b)))", TN_IN(out[1], l));
+            o = tn_expr(g, "a*exp(b - e) + c*exp(d - e)", TN_IN(out[0], out[1], o, l, sum));
+            l = sum;
+        }
+        out[0] = o, out[1] = l;
     }
-    out[0] = o, out[1] = l;
 }
 
-/* With the final log-sum-exp the parts add up; dk and dv travel home with their keys. */
+/* With the final log-sum-exp the parts add up; dk and dv travel home with their keys, each while a part is computed. */
 static void ring_backward(struct tn_graph *g, struct tn_node *n, const char *axis, struct tn_value **d)
 {
     int64_t ranks = tn_axis_size(g, axis);
-    struct tn_value *in[8];
-    struct tn_node *part;
+    struct tn_value *in[8], *now[8];
 
     for (uint32_t i = 0; i < 8; i++)
         in[i] = tn_input(n, i);
-    part = attention(g, n, in, 8, axis);
-    for (uint32_t i = 0; i < 3; i++)
-        d[i] = tn_output(part, i);
-    for (int64_t step = 1; step < ranks; step++) {
-        tn_layout now = part_of_seq(g, step);
+    for (int64_t step = 0; step < ranks; step++) {
+        struct tn_node *part;
 
-        for (int i = 1; i < 5; i++)
-            if (i != 3)
-                in[i] = tn_convert(in[i], axis, now);
-        part = attention(g, n, in, 8, axis);
-        d[0] = tn_expr(g, "a + b", TN_IN(d[0], tn_output(part, 0)));
-        for (uint32_t i = 1; i < 3; i++)
-            d[i] = tn_expr(g, "a + b", TN_IN(tn_convert(d[i], axis, now), tn_output(part, i)));
+        memcpy(now, in, sizeof now);
+        pass_on(g, in, axis, step + 1);
+        for (int i = 1; i < 3 && step; i++)
+            d[i] = tn_convert(d[i], axis, part_of_seq(g, step));
+        part = attention(g, n, now, 8, axis);
+        for (uint32_t i = 0; i < 3; i++)
+            d[i] = step ? tn_expr(g, "a + b", TN_IN(d[i], tn_output(part, i))) : tn_output(part, i);
     }
     for (int i = 1; i < 3; i++)
         d[i] = tn_convert(d[i], axis, part_of_seq(g, 0));

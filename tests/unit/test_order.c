@@ -511,6 +511,30 @@ START_TEST(gathered_keys)
 }
 END_TEST
 
+/* Between the start of what travels and its first reader there is a part to compute; the last of dk and dv come home. */
+START_TEST(parts_of_a_ring_hide_it)
+{
+    struct tn_graph *f = finished("cp=3");
+    uint32_t hidden = 0, home = 0;
+
+    tn_each_node(f, n) {
+        const struct tn_node *user = NULL, *between = n;
+
+        if (!tn_is(tn_op(n), "ring") || !tn_is(tn_unit(n), "block0"))
+            continue;
+        tn_each_user(tn_output(n, 0), u)
+            user = user ? user : u;
+        while (between != user && !(tn_is(tn_op(between), "attention", "attn_bwd")))
+            between = between->next;
+        hidden += between != user || tn_is(tn_op(user), "ring");
+        home += between == user && !tn_is(tn_op(user), "ring", "attention", "attn_bwd");
+    }
+    ck_assert_uint_eq(hidden, 2 * 3 + 2 * 3 + 2 * 2);
+    ck_assert_uint_eq(home, 2);
+    tn_graph_free(f);
+}
+END_TEST
+
 /* Sharded inside, replicated across: between the groups go chunks, once an update. */
 START_TEST(replicas_of_what_is_sharded)
 {
@@ -567,6 +591,7 @@ int main(void)
     tcase_add_test(c, gathers_are_ahead);
     tcase_add_loop_test(c, activations_before_weights, 0, 2);
     tcase_add_test(c, gathered_keys);
+    tcase_add_test(c, parts_of_a_ring_hide_it);
     tcase_add_loop_test(c, replicas_of_what_is_sharded, 0, 3);
     suite_add_tcase(s, c);
     srunner_run_all(r, CK_NORMAL);
