@@ -32,10 +32,21 @@ passes 3 odd parallel.tp=3 parallel.sp=yes
 passes 2 nobias parallel.tp=2 parallel.sp=yes
 passes 2 nobias parallel.cp=2
 passes 3 odd parallel.cp=3 parallel.zigzag=no
+passes 3 odd parallel.cp=3 parallel.ring=no
+passes 3 odd train.micro_batch=1 parallel.sync_every=yes parallel.bucket=0.01
+passes 4 bias train.micro_batch=1 parallel.zero=3 parallel.shard_within=2
 passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2
 passes 4 bias parallel.tp=2 parallel.sp=yes train.micro_batch=1 parallel.zero=3
 export TENON_SHM=no
 passes 2 sgd train.micro_batch=2
+
+case_ "groups that do not divide dp, and nothing that is sharded"
+ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.zero=1 parallel.shard_within=3
+expect_rc 2
+expect_err 'parallel.shard_within: it must divide dp = 2'
+ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.shard_within=2
+expect_rc 2
+expect_err 'nothing is sharded: set parallel.zero'
 
 case_ "a mesh that does not fit the processes"
 ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.tp=3
