@@ -43,7 +43,7 @@ passes 2 sgd train.micro_batch=2
 case_ "groups that do not divide dp, and nothing that is sharded"
 ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.zero=1 parallel.shard_within=3
 expect_rc 2
-expect_err 'parallel.shard_within: it must divide dp = 2'
+expect_err 'parallel.shard_within = 3: it must divide dp = 2'
 ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.shard_within=2
 expect_rc 2
 expect_err 'nothing is sharded: set parallel.zero'

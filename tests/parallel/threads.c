@@ -111,6 +111,7 @@ static int settings(const char *layout, int alone, char (*text)[64], char **list
     snprintf(text[n++], 64, "optimizer.name=%s", word(layout, "opt", "adamw", value));
     snprintf(text[n++], 64, "model.dropout=%s", word(layout, "drop", "0", value));
     snprintf(text[n++], 64, "backend.kernels=%s", word(layout, "kernels", "ref", value));
+    snprintf(text[n++], 64, "train.recompute=%s", word(layout, "recompute", "no", value));
     if (alone)
         snprintf(text[n++], 64, "train.micro_batch=12");
     else {
@@ -407,6 +408,7 @@ static const char *const usual[] = {
     "dp=2 zero=3 micro=2 prefetch=0.02 drop=0.3", "cp=2 ring=no", "cp=3 ring=no zigzag=no model=odd drop=0.3", "dp=2 cp=2 tp=2 ring=no sp=yes micro=2 zero=1 opt=sgd",
     "dp=4 shard_within=2 zero=1 micro=1", "dp=4 shard_within=2 zero=2 micro=1 bucket=0.01", "dp=4 shard_within=2 zero=3 micro=1 opt=sgd",
     "dp=6 shard_within=3 zero=3 micro=1 model=odd drop=0.3", "dp=4 shard_within=2 zero=3 tp=2 sp=yes micro=1",
+    "dp=2 zero=3 micro=2 drop=0.3 recompute=yes", "dp=2 tp=2 zero=3 sp=yes prefetch=0 recompute=yes", "cp=2 ring=no recompute=yes",
 };
 
 int main(int argc, char **argv)
