@@ -384,6 +384,8 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
     copy->layout[a] = at;
     copy->param->twin = v->param;
     copy->param->number = v->param->number;
+    copy->param->decay = v->param->decay;
+    copy->param->lr_scale = v->param->lr_scale;
     return copy;
 }
 
@@ -406,6 +408,35 @@ static void api_task(struct tn_graph *g, uint32_t rank, uint32_t phase, uint32_t
         g->task = graph_grow(g->task, g->task_room * sizeof *g->task);
     }
     g->task[g->n_task++] = (struct tn_task_entry){rank, phase, micro, stage};
+}
+
+/* --- more about the graph */
+
+static const char *api_option_text(struct tn_graph *g, const char *key)
+{
+    const char *text = NULL;
+
+    GUARD_VALUE(g && key, "");
+    graph_current = g;
+    if (g->option_text)
+        text = g->option_text(g->option_ctx, key);
+    else
+        tn_graph_fail(g, TN_ERR, "option %s asked for outside of a pass", key);
+    return text ? tn_graph_name(g, text) : "";
+}
+
+static uint32_t api_micro_batches(const struct tn_graph *g)
+{
+    GUARD_VALUE(g, 1);
+    return g->n_micro;
+}
+
+static double api_flops(const struct tn_node *n)
+{
+    const struct tn_mesh alone = tn_mesh_single();
+
+    GUARD_VALUE(n, 0);
+    return tn_node_flops(n, &alone);
 }
 
 const struct tn_graph_api tn_graph_api_table = {
@@ -449,4 +480,7 @@ const struct tn_graph_api tn_graph_api_table = {
     .copy_param = api_copy_param,
     .primary = api_primary,
     .task = api_task,
+    .option_text = api_option_text,
+    .micro_batches = api_micro_batches,
+    .flops = api_flops,
 };

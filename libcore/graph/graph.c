@@ -17,6 +17,7 @@ struct tn_graph *tn_graph_new(const struct tn_mesh *mesh)
     g->mesh = *mesh;
     g->unit = g->role = tn_intern(g->names, "");
     g->phase = TN_FORWARD;
+    g->n_micro = 1;
     graph_layouts_init(g);
     if (!tn_host_table.graph)
         tn_host_table.graph = &tn_graph_api_table;
@@ -278,6 +279,19 @@ int64_t tn_value_count(const struct tn_value *v)
     for (uint32_t d = 0; d < v->rank; d++)
         n *= v->size[d];
     return n;
+}
+
+double tn_node_flops(const struct tn_node *n, const struct tn_mesh *m)
+{
+    struct tn_arena *arena;
+    struct tn_local l = {0};
+
+    if (n->op->flops || !n->n_out)
+        return n->op->flops ? n->op->flops(n, m) : 0;
+    arena = tn_arena_new();
+    tn_value_local(n->out[0], m, arena, &l);
+    tn_arena_free(arena);
+    return (double)l.count;
 }
 
 uint64_t tn_dtype_bytes(uint32_t dtype)

@@ -141,7 +141,9 @@ struct tn_graph {
     uint32_t n_symbol;
     struct tn_task_entry *task;
     uint32_t n_task, task_room;
+    uint32_t n_micro;                            /* micro-batches of an update */
     double (*option)(void *ctx, const char *key);                   /* of the pass that runs */
+    const char *(*option_text)(void *ctx, const char *key);         /* NULL while it is unset */
     void *option_ctx;
     tn_status status;
     char *error;
@@ -179,6 +181,7 @@ int64_t tn_node_int(const struct tn_node *n, const char *key, int64_t otherwise)
 int64_t tn_value_dim(const struct tn_value *v, const char *dim);     /* 0 if v has none */
 int tn_value_find_dim(const struct tn_value *v, const char *dim);    /* -1 if v has none */
 int64_t tn_value_count(const struct tn_value *v);                    /* global elements */
+double tn_node_flops(const struct tn_node *n, const struct tn_mesh *m);          /* of the rank at m */
 
 /* --- for shape functions of ops */
 struct tn_value *tn_node_output(struct tn_node *n, uint32_t rank, const char *const *dim, const int64_t *size, uint32_t dtype);
@@ -201,6 +204,8 @@ struct tn_local {
     int64_t flat_start;
 };
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out);
+/* Does the rank hold anything of it? Not where the value lives on a stage that it does not run. */
+int tn_value_here(const struct tn_value *v, const struct tn_mesh *m);
 uint64_t tn_dtype_bytes(uint32_t dtype);
 
 /* --- text form (text.c): written and read back */

@@ -367,3 +367,14 @@ void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn
     }
     cut_flat(v, m, out);
 }
+
+int tn_value_here(const struct tn_value *v, const struct tn_mesh *m)
+{
+    for (int a = 0; a < TN_AXES; a++) {
+        const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
+
+        if (m->size[a] > 1 && l->kind == TN_LAYOUT_STAGE && l->rot % m->size[a] != m->coord[a])
+            return 0;
+    }
+    return 1;
+}

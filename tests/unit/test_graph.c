@@ -9,7 +9,7 @@ static const char *const parts[4][4] = {
     {"tp=2", "tp=2 sp=1", "tp=3", NULL},
     {"cp=2", "cp=3 zigzag=1", NULL},
     {"dp=2", "dp=2 zero=1", "dp=3 zero=2", "dp=2 zero=3"},
-    {"pp=2", "pp=2 virtual=2 layers=5", "pp=3 layers=5 micro=4", NULL},
+    {"pp=2", "pp=2 schedule=interleaved layers=5", "pp=3 layers=5 micro=4", NULL},
 };
 
 /* Words of some of the four, in the order of a permutation; 0 if there is no such combination. */
