@@ -357,6 +357,33 @@ static struct tn_value *api_primary(const struct tn_value *v)
     return v->param && v->param->twin ? v->param->twin->value : (struct tn_value *)v;
 }
 
+/* The copies of a source are those with the same primary, or the same positions. */
+static struct tn_value *copy_at(struct tn_value *v, int a, tn_layout at)
+{
+    struct tn_value *c = v->kind == TN_VALUE_PARAM ? v->graph->params : v->graph->positions;
+
+    for (; c; c = c->next)
+        if (c->layout[a] == at && (v->kind == TN_VALUE_PARAM ? c->param->twin == v->param : c->dim[0] == v->dim[0] && c->size[0] == v->size[0]))
+            return c;
+    return NULL;
+}
+
+static struct tn_value *new_copy(struct tn_value *v)
+{
+    struct tn_value *copy;
+
+    if (v->kind == TN_VALUE_POSITIONS)
+        return tn_graph_positions_apart(v->graph, v->dim[0], v->size[0]);
+    copy = tn_graph_param(v->graph, v->name, &v->param->spec);
+    if (copy) {
+        copy->param->twin = v->param;
+        copy->param->number = v->param->number;
+        copy->param->decay = v->param->decay;
+        copy->param->lr_scale = v->param->lr_scale;
+    }
+    return copy;
+}
+
 static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_layout at)
 {
     struct tn_value *copy;
@@ -364,8 +391,8 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
 
     GUARD_VALUE(v && axis, NULL);
     a = tn_axis_find(axis);
-    if (v->kind != TN_VALUE_PARAM || a < 0) {
-        tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters have copies", v->id, v->name, axis);
+    if ((v->kind != TN_VALUE_PARAM && v->kind != TN_VALUE_POSITIONS) || a < 0) {
+        tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters and positions have copies", v->id, v->name, axis);
         return NULL;
     }
     if (v->layout[a] == at)
@@ -374,18 +401,11 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
         api_set_layout(v, axis, at);
         return v;
     }
-    for (copy = v->graph->params; copy; copy = copy->next)
-        if (copy->param->twin == v->param && copy->layout[a] == at)
-            return copy;
-    copy = tn_graph_param(v->graph, v->name, &v->param->spec);
-    if (!copy)
-        return NULL;
+    copy = copy_at(v, a, at);
+    if (copy || !(copy = new_copy(v)))
+        return copy;
     memcpy(copy->layout, v->layout, sizeof copy->layout);
     copy->layout[a] = at;
-    copy->param->twin = v->param;
-    copy->param->number = v->param->number;
-    copy->param->decay = v->param->decay;
-    copy->param->lr_scale = v->param->lr_scale;
     return copy;
 }
 

@@ -163,17 +163,21 @@ struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t d
     return v;
 }
 
-struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size)
+struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, int64_t size)
 {
-    struct tn_value *v;
+    struct tn_value *v = source(g, tn_text(g->arena, "positions.%s", dim), TN_VALUE_POSITIONS, TN_I32, 1, &dim, &size);
 
-    for (v = g->positions; v; v = v->next)
-        if (!strcmp(v->dim[0], dim) && v->size[0] == size)
-            return v;
-    v = source(g, tn_text(g->arena, "positions.%s", dim), TN_VALUE_POSITIONS, TN_I32, 1, &dim, &size);
     if (v)
         list_append(&g->positions, &g->last_positions, v);
     return v;
+}
+
+struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size)
+{
+    for (struct tn_value *v = g->positions; v; v = v->next)
+        if (!strcmp(v->dim[0], dim) && v->size[0] == size)
+            return v;
+    return tn_graph_positions_apart(g, dim, size);
 }
 
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like)

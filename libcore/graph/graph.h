@@ -162,6 +162,7 @@ struct tn_value *tn_graph_param(struct tn_graph *g, const char *name, const stru
 struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t dtype, uint32_t rank, const char *const *dim,
                                 const int64_t *size, uint32_t per_micro);
 struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size);
+struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, int64_t size);    /* in another layout than those that there are */
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like);
 void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v);   /* sets or replaces */
 void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from now on it must be replicated */

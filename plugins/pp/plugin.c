@@ -155,6 +155,15 @@ static void place_input(struct tn_graph *g, struct tn_value *v, const struct cut
         tn_set_layout(v, axis, tn_on(g, only->stage));
 }
 
+/* v for node n, on the stage of n. Positions are constants: each stage has its own. */
+static void bring(struct tn_graph *g, struct tn_node *n, struct tn_value *v, const char *axis, tn_layout here)
+{
+    if (tn_producer(v))
+        tn_convert_input(g, n, v, axis, here);
+    else if (tn_is_param(v) || !tn_dim(v, "batch"))
+        tn_set_input(n, v, tn_copy_param(v, axis, here));
+}
+
 static void forward(struct tn_graph *g, const char *axis)
 {
     struct cut c = cut_units(g, axis);
@@ -165,10 +174,7 @@ static void forward(struct tn_graph *g, const char *axis)
         if (!u)
             continue;
         tn_each_operand(n, v)
-            if (tn_is_param(v))
-                tn_set_input(n, v, tn_copy_param(v, axis, tn_on(g, u->stage)));
-            else if (tn_producer(v))
-                tn_convert_input(g, n, v, axis, tn_on(g, u->stage));
+            bring(g, n, v, axis, tn_on(g, u->stage));
     }
     tn_each_input(g, v)
         place_input(g, v, &c, axis);

@@ -94,8 +94,8 @@ static int world_of(const char *layout)
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
-    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule"};
-    static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "model.n_layer=2", "train.global_batch=12",
+    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "virtual", "stages"};
+    static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
     static const char *const models[][6] = {
         {"even", "model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"},
@@ -108,6 +108,9 @@ static int settings(const char *layout, int alone, char (*text)[64], char **list
         snprintf(text[n++], 64, "%s", usual[i]);
     for (int i = 1; i < 6; i++)
         snprintf(text[n++], 64, "%s", models[odd][i]);
+    snprintf(text[n++], 64, "model.n_layer=%s", word(layout, "layers", "2", value));
+    snprintf(text[n++], 64, "model.tie_embeddings=%s", word(layout, "tied", "yes", value));
+    snprintf(text[n++], 64, "train.recompute=%s", word(layout, "recompute", "no", value));
     snprintf(text[n++], 64, "optimizer.name=%s", word(layout, "opt", "adamw", value));
     snprintf(text[n++], 64, "model.dropout=%s", word(layout, "drop", "0", value));
     snprintf(text[n++], 64, "backend.kernels=%s", word(layout, "kernels", "ref", value));
@@ -134,7 +137,7 @@ static void keep_gradients(struct rank *r)
     for (uint32_t i = 0; i < tn_session_tensors(s); i++) {
         const struct tn_session_tensor *t = tn_session_tensor(s, i);
 
-        if (t->is_state)
+        if (t->is_state || !t->here)
             continue;
         r->grad[i] = need(tn_plan_bytes(tn_session_plan(s, TN_SESSION_TRAIN), tn_session_gradient_value(s, i)));
         if (tn_session_gradient_held(s, i, r->grad[i]))
@@ -238,10 +241,12 @@ static void collect(const char *layout, struct rank *r, struct result *out)
         const struct tn_session_tensor *t = tn_session_tensor(r->session, i);
         float *held = need(t->held);
 
-        put(layout, out, 0, i, tn_session_gradient_value(r->session, i), m, r->grad[i]);
+        if (t->here)
+            put(layout, out, 0, i, tn_session_gradient_value(r->session, i), m, r->grad[i]);
         if (tn_session_get_held(r->session, i, held))
             complain(layout, "%s: %s", t->name, tn_error_text());
-        put(layout, out, 1, i, t->value, m, held);
+        if (t->here)
+            put(layout, out, 1, i, t->here, m, held);
         free(held);
     }
 }

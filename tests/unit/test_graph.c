@@ -436,7 +436,7 @@ static void misuse(int i)
     case 20: tn_grad(x); says("%0 x is no parameter"); break;
     case 21: tn_set_grad(x, e); says("%3 expr cannot be the gradient of %0 x: that is no parameter"); break;
     case 22: tn_set_grad(w, e); says("%3 expr cannot be the gradient of %2 w: their shapes differ"); break;
-    case 23: tn_copy_param(x, "pp", tn_on(g, 0)); says("only parameters have copies"); break;
+    case 23: tn_copy_param(x, "pp", tn_on(g, 0)); says("only parameters and positions have copies"); break;
     case 24: tn_decompose(tn_producer(e), "tp"); says("node 1 expr has no decomposition"); break;
     case 25: tn_task(g, 0, TN_AFTER, 0, 0); says("a task is TN_FORWARD or TN_BACKWARD"); break;
     case 26:

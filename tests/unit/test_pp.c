@@ -97,10 +97,10 @@ START_TEST(stages_of_equal_cost)
 }
 END_TEST
 
-/* Each node of the micro-batches has a stage (but what is made of positions alone), and inputs are where they are used. */
+/* Each node of the micro-batches has a stage, and inputs are where they are used. */
 START_TEST(everything_has_its_stage)
 {
-    static const char *const words[] = {"pp=2", "pp=2 dp=2 zero=3 tp=2", "pp=3 layers=5 cp=2 zigzag=1 schedule=afab"};
+    static const char *const words[] = {"pp=2", "pp=2 dp=2 zero=3 tp=2 sp=1", "pp=3 layers=5 cp=2 zigzag=1 schedule=afab"};
     int pp = tn_axis_find("pp");
 
     for (size_t w = 0; w < 3; w++) {
