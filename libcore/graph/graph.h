@@ -197,7 +197,7 @@ const char *tn_layout_text(struct tn_graph *g, tn_layout l);         /* "R", "P"
 /* Infers everything again from the sources and checks order; the verifier. Error names node, axis and inputs. */
 tn_status tn_graph_verify(struct tn_graph *g);
 
-/* What a rank holds of a value. index[d]: NULL where the local part is contiguous. */
+/* What a rank holds of a value: no elements where it lives on a stage that the rank does not run. index[d]: NULL where the local part is contiguous. */
 struct tn_local {
     int64_t size[TN_MAX_RANK], origin[TN_MAX_RANK], count;
     const int64_t *index[TN_MAX_RANK];           /* in the arena given */
