@@ -371,7 +371,7 @@ static tn_status start(void *state, const struct tn_launch *l)
     if (s || !k->n_transfer)
         return s ? s : tn_boxes_copy(k->after, l, k->scratch);
     s = c->device->sync(l->queue, c->seconds);
-    r->sequence = ++c->started[k->channel];
+    r->sequence = strcmp(k->node->op->name, "move") ? ++c->started[k->channel] : 0;      /* not all ranks take part in a move */
     for (uint32_t i = 0; i < k->n_transfer; i++) {
         const struct transfer *t = &k->transfer[i];
 
