@@ -141,9 +141,10 @@ START_TEST(copies_are_alike)
     ck_assert_uint_eq(copy->param->decay, 0);
     ck_assert_uint_eq(copy->param->number, first->param->number);
     for (int i = 0; i < 2; i++) {                /* both sums have the first stage's part first */
-        const struct tn_node *sum = (i ? copy : first)->param->grad->producer, *moved = sum->in[!i]->producer;
+        const struct tn_node *sum = (i ? copy : first)->param->grad->producer, *moved;
 
         ck_assert_str_eq(sum->op->name, "expr");
+        moved = sum->in[!i]->producer;
         ck_assert_str_eq(moved->op->name, "move");
         ck_assert_str_eq(sum->in[i]->producer->op->name, "accum");
         ck_assert_str_eq(moved->in[0]->producer->op->name, "accum");
