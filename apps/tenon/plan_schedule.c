@@ -1,7 +1,7 @@
 /* plan_schedule.c - the stages of a pipeline, who does what when, and the pauses. See plan.h.
  *
- * All turns are taken to be of one length, forwards and backwards alike: that shows the order, and the share of pauses
- * that the schedule itself has, whatever the stages cost. What they cost is said beside them. */
+ * All turns are taken to be of one length, forwards and backwards alike: that shows the order, and the share
+ * of pauses that the schedule itself has, whatever the stages cost. What they cost is said beside them. */
 #include "plan.h"
 #include "plan/timetable.h"
 
@@ -58,8 +58,9 @@ static void print_stages(const struct picture *p)
     for (uint32_t s = 0; s < t->n_stage; s++) {
         const char *units = units_of(p, s, &each);
 
-        printf("stage %-3u rank %-4u  %4.1f %% of the FLOPs, %u micro-batch%s in flight: %s\n", s, s % t->n_rank, all > 0 ? 100 * each / all : 0,
-               t->slots[s], t->slots[s] == 1 ? "" : "es", units);
+        printf("stage %-3u rank %-4u  %4.1f %% of the FLOPs, %u micro-batch%s in flight: %s\n", s,
+               s % t->n_rank, all > 0 ? 100 * each / all : 0, t->slots[s], t->slots[s] == 1 ? "" : "es",
+               units);
     }
 }
 
@@ -108,7 +109,8 @@ static void print_bubble(const struct picture *p)
 
     for (uint32_t r = 0; r < t->n_rank; r++)
         idle += t->length - (double)t->n_turn[r];
-    printf("bubble %.1f %%: of %.0f turns in time a rank has %.1f; (P - 1) / (V A + P - 1) with P = %.0f, V = %.0f, A = %u is %.1f %%\n",
+    printf("bubble %.1f %%: of %.0f turns in time a rank has %.1f; (P - 1) / (V A + P - 1) with P = %.0f, V "
+           "= %.0f, A = %u is %.1f %%\n",
            100 * idle / (ranks * t->length), t->length, t->length - idle / ranks, ranks, stages, t->n_micro,
            100 * (ranks - 1) / (stages * t->n_micro + ranks - 1));
 }
@@ -116,7 +118,8 @@ static void print_bubble(const struct picture *p)
 tn_status plan_schedule(const struct tn_session *s)
 {
     struct picture p = {.arena = tn_arena_new(), .graph = tn_session_graph(s, TN_SESSION_TRAIN)};
-    tn_status status = tn_timetable_make(p.arena, p.graph, (uint32_t)tn_session_shape(s)->n_micro, 1, 1, &p.time);
+    tn_status status =
+        tn_timetable_make(p.arena, p.graph, (uint32_t)tn_session_shape(s)->n_micro, 1, 1, &p.time);
 
     if (status == TN_OK) {
         int width = width_of(&p);

@@ -16,7 +16,8 @@ static const char *turns(struct tn_graph *g, uint32_t rank, uint32_t ranks)
 
         if (t->rank != rank)
             continue;
-        text = tn_text(g->arena, "%s%s%c%u", text, *text ? " " : "", t->phase == TN_FORWARD ? 'F' : 'B', t->micro);
+        text = tn_text(g->arena, "%s%s%c%u", text, *text ? " " : "", t->phase == TN_FORWARD ? 'F' : 'B',
+                       t->micro);
         if (several)
             text = tn_text(g->arena, "%s.%u", text, t->stage);
     }
@@ -30,14 +31,19 @@ static const struct {
 } orders[] = {
     {"pp=2 micro=4 schedule=1f1b", 2, {"F0 F1 B0 F2 B1 F3 B2 B3", "F0 B0 F1 B1 F2 B2 F3 B3"}},
     {"pp=2 micro=4 schedule=afab", 2, {"F0 F1 F2 F3 B0 B1 B2 B3", "F0 F1 F2 F3 B0 B1 B2 B3"}},
-    {"pp=4 micro=5 layers=4 schedule=1f1b", 4,
-     {"F0 F1 F2 F3 B0 F4 B1 B2 B3 B4", "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4", "F0 F1 B0 F2 B1 F3 B2 F4 B3 B4", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4"}},
+    {"pp=4 micro=5 layers=4 schedule=1f1b",
+     4,
+     {"F0 F1 F2 F3 B0 F4 B1 B2 B3 B4", "F0 F1 F2 B0 F3 B1 F4 B2 B3 B4", "F0 F1 B0 F2 B1 F3 B2 F4 B3 B4",
+      "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4"}},
     {"pp=4 micro=1 layers=4 schedule=1f1b", 4, {"F0 B0", "F0 B0", "F0 B0", "F0 B0"}},
-    {"pp=2 micro=4 layers=4 schedule=interleaved", 2,
+    {"pp=2 micro=4 layers=4 schedule=interleaved",
+     2,
      {"F0.0 F1.0 F0.2 F1.2 F2.0 B0.2 F3.0 B1.2 F2.2 B0.0 F3.2 B1.0 B2.2 B3.2 B2.0 B3.0",
       "F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 F2.1 B0.1 F3.1 B1.1 F2.3 B2.3 F3.3 B3.3 B2.1 B3.1"}},
-    {"pp=2 micro=2 layers=6 schedule=interleaved virtual=3", 2,
-     {"F0.0 F1.0 F0.2 F1.2 F0.4 F1.4 B0.4 B1.4 B0.2 B1.2 B0.0 B1.0", "F0.1 F1.1 F0.3 F1.3 F0.5 B0.5 F1.5 B1.5 B0.3 B1.3 B0.1 B1.1"}},
+    {"pp=2 micro=2 layers=6 schedule=interleaved virtual=3",
+     2,
+     {"F0.0 F1.0 F0.2 F1.2 F0.4 F1.4 B0.4 B1.4 B0.2 B1.2 B0.0 B1.0",
+      "F0.1 F1.1 F0.3 F1.3 F0.5 B0.5 F1.5 B1.5 B0.3 B1.3 B0.1 B1.1"}},
 };
 
 START_TEST(order_of_the_micro_batches)
@@ -100,7 +106,8 @@ END_TEST
 /* Each node of the micro-batches has a stage, and inputs are where they are used. */
 START_TEST(everything_has_its_stage)
 {
-    static const char *const words[] = {"pp=2", "pp=2 dp=2 zero=3 tp=2 sp=1", "pp=3 layers=5 cp=2 zigzag=1 schedule=afab"};
+    static const char *const words[] = {"pp=2", "pp=2 dp=2 zero=3 tp=2 sp=1",
+                                        "pp=3 layers=5 cp=2 zigzag=1 schedule=afab"};
     int pp = tn_axis_find("pp");
 
     for (size_t w = 0; w < 3; w++) {
@@ -108,9 +115,11 @@ START_TEST(everything_has_its_stage)
 
         for (struct tn_node *n = tn_graph_first(g); n; n = tn_node_next(n))
             for (uint32_t o = 0; o < n->n_out && (n->phase == TN_FORWARD || n->phase == TN_BACKWARD); o++)
-                ck_assert_msg(tn_layout_get(g, n->out[o]->layout[pp])->kind == TN_LAYOUT_STAGE, "%s: node %u %s", words[w], n->id, n->op->name);
+                ck_assert_msg(tn_layout_get(g, n->out[o]->layout[pp])->kind == TN_LAYOUT_STAGE,
+                              "%s: node %u %s", words[w], n->id, n->op->name);
         ck_assert_uint_eq(tn_graph_find_input(g, "tokens")->layout[pp], tn_layout_stage(g, 0));
-        ck_assert_uint_eq(tn_graph_find_input(g, "targets")->layout[pp], tn_layout_stage(g, (uint32_t)g->mesh.size[pp] - 1));
+        ck_assert_uint_eq(tn_graph_find_input(g, "targets")->layout[pp],
+                          tn_layout_stage(g, (uint32_t)g->mesh.size[pp] - 1));
         tn_graph_free(g);
     }
 }
@@ -140,7 +149,7 @@ START_TEST(copies_are_alike)
     ck_assert_double_eq(copy->param->lr_scale, 0.25);
     ck_assert_uint_eq(copy->param->decay, 0);
     ck_assert_uint_eq(copy->param->number, first->param->number);
-    for (int i = 0; i < 2; i++) {                /* both sums have the first stage's part first */
+    for (int i = 0; i < 2; i++) { /* both sums have the first stage's part first */
         const struct tn_node *sum = (i ? copy : first)->param->grad->producer, *moved;
 
         ck_assert_str_eq(sum->op->name, "expr");
@@ -170,8 +179,10 @@ END_TEST
 static const struct {
     const char *words, *part;
 } refused[] = {
-    {"pp=2 layers=4 micro=3 schedule=interleaved", "an update has 3 of them (train.global_batch / (micro_batch dp)): 2 or 4 would do"},
-    {"pp=4 layers=8 micro=2 schedule=interleaved", "an update has 2 of them (train.global_batch / (micro_batch dp)): 4 would do"},
+    {"pp=2 layers=4 micro=3 schedule=interleaved",
+     "an update has 3 of them (train.global_batch / (micro_batch dp)): 2 or 4 would do"},
+    {"pp=4 layers=8 micro=2 schedule=interleaved",
+     "an update has 2 of them (train.global_batch / (micro_batch dp)): 4 would do"},
     {"pp=2 virtual=2", "parallel.virtual = 2: "},
     {"pp=2 layers=4 schedule=interleaved virtual=1.5", "parallel.virtual = 1.5: a whole number"},
     {"pp=5", "parallel.pp = 5 makes 5 stages, and the model has only 4 parts"},
@@ -192,7 +203,8 @@ START_TEST(what_is_refused)
     struct tn_graph *g = model_of(refused[_i].words);
 
     ck_assert_int_eq(run_steps(g, refused[_i].words, NULL, NULL), TN_ERR_CONFIG);
-    ck_assert_msg(strstr(tn_error_text(), refused[_i].part) != NULL, "\"%s\" is not in: %s", refused[_i].part, tn_error_text());
+    ck_assert_msg(strstr(tn_error_text(), refused[_i].part) != NULL, "\"%s\" is not in: %s", refused[_i].part,
+                  tn_error_text());
     tn_graph_free(g);
 }
 END_TEST
