@@ -134,7 +134,9 @@ static tn_status print(const struct options *o, struct tn_session *s)
     }
     if (options_given(o, "kernels"))
         plan_print_kernels(plan);
-    if (tn_session_shape(s)->world > 1)
+    if (options_given(o, "schedule"))
+        status = plan_schedule(s);
+    if (status == TN_OK && tn_session_shape(s)->world > 1)
         status = plan_ranks(s, &most, &all);
     return status ? status : check_fit(o, s, most, all);
 }
@@ -209,6 +211,8 @@ static const struct option options[] = {
      .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
     {.name = "kernels",
      .help = "Print every launch: where in the model, by which plugin, how often, how much"},
+    {.name = "schedule",
+     .help = "Print the stages of the pipeline, the order in which each rank works, and its pauses"},
     {.name = "world",
      .value = "N",
      .help = "Plan for N ranks, whatever is here (default: those of the launcher, else the product of the "
@@ -226,7 +230,8 @@ const struct command plan_command = {
     .name = "plan",
     .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one "
             "rank or many",
-    .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--dump-after STEP] [--kernels]",
+    .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--dump-after STEP] [--kernels] "
+             "[--schedule]",
     .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
               "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the "
               "mesh; ranks that are "

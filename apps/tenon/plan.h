@@ -2,7 +2,8 @@
  *
  *   cmd_plan.c     options, the graph between the passes, one rank
  *   plan_text.c    words and numbers
- *   plan_ranks.c   many ranks: what each holds, sends and computes; who is in which group */
+ *   plan_ranks.c   many ranks: what each holds, sends and computes; who is in which group
+ *   plan_schedule.c  a pipeline: its stages, who does what when, the pauses */
 #ifndef TENON_PLAN_H
 #define TENON_PLAN_H
 #include "base/arena.h"
@@ -18,6 +19,8 @@ void plan_print_work(const struct tn_session *s, const struct tn_plan_report *r,
 void plan_print_launches(const struct tn_plan *plan, const struct tn_plan_report *r);
 void plan_print_kernels(const struct tn_plan *plan);
 
+/* The schedule of the session's pipeline; without one, of its only rank. */
+tn_status plan_schedule(const struct tn_session *s);
 /* All ranks of the session's mesh. The session is planned for another rank afterwards. most: bytes of the
  * rank that needs the most; all: of all of them. */
 tn_status plan_ranks(struct tn_session *s, double *most, double *all);

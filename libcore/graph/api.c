@@ -359,6 +359,33 @@ static struct tn_value *api_primary(const struct tn_value *v)
     return v->param && v->param->twin ? v->param->twin->value : (struct tn_value *)v;
 }
 
+/* The copies of a source are those with the same primary, or the same positions. */
+static struct tn_value *copy_at(struct tn_value *v, int a, tn_layout at)
+{
+    struct tn_value *c = v->kind == TN_VALUE_PARAM ? v->graph->params : v->graph->positions;
+
+    for (; c; c = c->next)
+        if (c->layout[a] == at && (v->kind == TN_VALUE_PARAM ? c->param->twin == v->param : c->dim[0] == v->dim[0] && c->size[0] == v->size[0]))
+            return c;
+    return NULL;
+}
+
+static struct tn_value *new_copy(struct tn_value *v)
+{
+    struct tn_value *copy;
+
+    if (v->kind == TN_VALUE_POSITIONS)
+        return tn_graph_positions_apart(v->graph, v->dim[0], v->size[0]);
+    copy = tn_graph_param(v->graph, v->name, &v->param->spec);
+    if (copy) {
+        copy->param->twin = v->param;
+        copy->param->number = v->param->number;
+        copy->param->decay = v->param->decay;
+        copy->param->lr_scale = v->param->lr_scale;
+    }
+    return copy;
+}
+
 static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_layout at)
 {
     struct tn_value *copy;
@@ -366,8 +393,8 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
 
     GUARD_VALUE(v && axis, NULL);
     a = tn_axis_find(axis);
-    if (v->kind != TN_VALUE_PARAM || a < 0) {
-        tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters have copies", v->id, v->name, axis);
+    if ((v->kind != TN_VALUE_PARAM && v->kind != TN_VALUE_POSITIONS) || a < 0) {
+        tn_graph_fail(v->graph, TN_ERR, "copy of %%%u %s on axis %s: only parameters and positions have copies", v->id, v->name, axis);
         return NULL;
     }
     if (v->layout[a] == at)
@@ -376,16 +403,11 @@ static struct tn_value *api_copy_param(struct tn_value *v, const char *axis, tn_
         api_set_layout(v, axis, at);
         return v;
     }
-    for (copy = v->graph->params; copy; copy = copy->next)
-        if (copy->param->twin == v->param && copy->layout[a] == at)
-            return copy;
-    copy = tn_graph_param(v->graph, v->name, &v->param->spec);
-    if (!copy)
-        return NULL;
+    copy = copy_at(v, a, at);
+    if (copy || !(copy = new_copy(v)))
+        return copy;
     memcpy(copy->layout, v->layout, sizeof copy->layout);
     copy->layout[a] = at;
-    copy->param->twin = v->param;
-    copy->param->number = v->param->number;
     return copy;
 }
 
@@ -484,6 +506,35 @@ static struct tn_value *const *api_gradients(struct tn_graph *g)
     return list;
 }
 
+/* --- more about the graph */
+
+static const char *api_option_text(struct tn_graph *g, const char *key)
+{
+    const char *text = NULL;
+
+    GUARD_VALUE(g && key, "");
+    graph_current = g;
+    if (g->option_text)
+        text = g->option_text(g->option_ctx, key);
+    else
+        tn_graph_fail(g, TN_ERR, "option %s asked for outside of a pass", key);
+    return text ? tn_graph_name(g, text) : "";
+}
+
+static uint32_t api_micro_batches(const struct tn_graph *g)
+{
+    GUARD_VALUE(g, 1);
+    return g->n_micro;
+}
+
+static double api_flops(const struct tn_node *n)
+{
+    const struct tn_mesh alone = tn_mesh_single();
+
+    GUARD_VALUE(n, 0);
+    return tn_node_flops(n, &alone);
+}
+
 const struct tn_graph_api tn_graph_api_table = {
     .struct_size = sizeof tn_graph_api_table,
     .fail = api_fail,
@@ -531,4 +582,7 @@ const struct tn_graph_api tn_graph_api_table = {
     .bytes = api_bytes,
     .reads = api_reads,
     .gradients = api_gradients,
+    .option_text = api_option_text,
+    .micro_batches = api_micro_batches,
+    .flops = api_flops,
 };

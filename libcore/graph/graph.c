@@ -17,6 +17,7 @@ struct tn_graph *tn_graph_new(const struct tn_mesh *mesh)
     g->mesh = *mesh;
     g->unit = g->role = tn_intern(g->names, "");
     g->phase = TN_FORWARD;
+    g->n_micro = 1;
     graph_layouts_init(g);
     if (!tn_host_table.graph)
         tn_host_table.graph = &tn_graph_api_table;
@@ -162,17 +163,21 @@ struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t d
     return v;
 }
 
-struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size)
+struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, int64_t size)
 {
-    struct tn_value *v;
+    struct tn_value *v = source(g, tn_text(g->arena, "positions.%s", dim), TN_VALUE_POSITIONS, TN_I32, 1, &dim, &size);
 
-    for (v = g->positions; v; v = v->next)
-        if (!strcmp(v->dim[0], dim) && v->size[0] == size)
-            return v;
-    v = source(g, tn_text(g->arena, "positions.%s", dim), TN_VALUE_POSITIONS, TN_I32, 1, &dim, &size);
     if (v)
         list_append(&g->positions, &g->last_positions, v);
     return v;
+}
+
+struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size)
+{
+    for (struct tn_value *v = g->positions; v; v = v->next)
+        if (!strcmp(v->dim[0], dim) && v->size[0] == size)
+            return v;
+    return tn_graph_positions_apart(g, dim, size);
 }
 
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like)
@@ -278,6 +283,19 @@ int64_t tn_value_count(const struct tn_value *v)
     for (uint32_t d = 0; d < v->rank; d++)
         n *= v->size[d];
     return n;
+}
+
+double tn_node_flops(const struct tn_node *n, const struct tn_mesh *m)
+{
+    struct tn_arena *arena;
+    struct tn_local l = {0};
+
+    if (n->op->flops || !n->n_out)
+        return n->op->flops ? n->op->flops(n, m) : 0;
+    arena = tn_arena_new();
+    tn_value_local(n->out[0], m, arena, &l);
+    tn_arena_free(arena);
+    return (double)l.count;
 }
 
 uint64_t tn_dtype_bytes(uint32_t dtype)

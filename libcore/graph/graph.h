@@ -141,7 +141,9 @@ struct tn_graph {
     uint32_t n_symbol;
     struct tn_task_entry *task;
     uint32_t n_task, task_room;
+    uint32_t n_micro;                            /* micro-batches of an update */
     double (*option)(void *ctx, const char *key);                   /* of the pass that runs */
+    const char *(*option_text)(void *ctx, const char *key);         /* NULL while it is unset */
     void *option_ctx;
     tn_status status;
     char *error;
@@ -160,6 +162,7 @@ struct tn_value *tn_graph_param(struct tn_graph *g, const char *name, const stru
 struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t dtype, uint32_t rank, const char *const *dim,
                                 const int64_t *size, uint32_t per_micro);
 struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size);
+struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, int64_t size);    /* in another layout than those that there are */
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like);
 void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v);   /* sets or replaces */
 void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from now on it must be replicated */
@@ -180,6 +183,7 @@ int64_t tn_node_int(const struct tn_node *n, const char *key, int64_t otherwise)
 int64_t tn_value_dim(const struct tn_value *v, const char *dim);     /* 0 if v has none */
 int tn_value_find_dim(const struct tn_value *v, const char *dim);    /* -1 if v has none */
 int64_t tn_value_count(const struct tn_value *v);                    /* global elements */
+double tn_node_flops(const struct tn_node *n, const struct tn_mesh *m);          /* of the rank at m */
 
 /* --- for shape functions of ops */
 struct tn_value *tn_node_output(struct tn_node *n, uint32_t rank, const char *const *dim, const int64_t *size, uint32_t dtype);
@@ -194,7 +198,7 @@ const char *tn_layout_text(struct tn_graph *g, tn_layout l);         /* "R", "P"
 /* Infers everything again from the sources and checks order; the verifier. Error names node, axis and inputs. */
 tn_status tn_graph_verify(struct tn_graph *g);
 
-/* What a rank holds of a value. index[d]: NULL where the local part is contiguous. */
+/* What a rank holds of a value: no elements where it lives on a stage that the rank does not run. index[d]: NULL where the local part is contiguous. */
 struct tn_local {
     int64_t size[TN_MAX_RANK], origin[TN_MAX_RANK], count;
     const int64_t *index[TN_MAX_RANK];           /* in the arena given */
@@ -202,6 +206,8 @@ struct tn_local {
     int64_t flat_start;
 };
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out);
+/* Does the rank hold anything of it? Not where the value lives on a stage that it does not run. */
+int tn_value_here(const struct tn_value *v, const struct tn_mesh *m);
 uint64_t tn_dtype_bytes(uint32_t dtype);
 int64_t tn_value_bytes(const struct tn_value *v);                    /* of the rank that holds most */
 

@@ -367,6 +367,17 @@ static void cut_flat(const struct tn_value *v, const struct tn_mesh *m, struct t
     out->count = count;
 }
 
+int tn_value_here(const struct tn_value *v, const struct tn_mesh *m)
+{
+    for (int a = 0; a < TN_AXES; a++) {
+        const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
+
+        if (m->size[a] > 1 && l->kind == TN_LAYOUT_STAGE && l->rot % m->size[a] != m->coord[a])
+            return 0;
+    }
+    return 1;
+}
+
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out)
 {
     *out = (struct tn_local){.count = 1};
@@ -384,6 +395,8 @@ void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn
         out->index[d] = p.index;
         out->count *= p.count;
     }
+    if (!tn_value_here(v, m))
+        out->count = 0;
     cut_flat(v, m, out);
 }
 

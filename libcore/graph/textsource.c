@@ -96,16 +96,15 @@ void scan_input(struct reader *r)
 void scan_positions(struct reader *r)
 {
     struct stated s = {.number = scan_define(r)};
-    uint32_t before = r->g->n_value;
-    struct tn_value *v;
 
     scan_type(r, &s);
     if (!r->failed && (s.rank != 1 || s.dtype != TN_I32))
         scan_fail_at(r, s.at, "positions are i32 and have one dim");
-    v = r->failed ? NULL : tn_graph_positions(r->g, s.dim[0], s.size[0]);
-    if (v && r->g->n_value == before)
-        scan_fail_at(r, s.at, "these positions exist already");
-    add_source(r, &s, v);
+    for (struct tn_value *v = r->g->positions; v && !r->failed; v = v->next)
+        if (!strcmp(v->dim[0], s.dim[0]) && v->size[0] == s.size[0] && !memcmp(v->layout, s.layout, sizeof s.layout))
+            scan_fail_at(r, s.at, "these positions exist already");
+    if (!r->failed)
+        add_source(r, &s, tn_graph_positions_apart(r->g, s.dim[0], s.size[0]));
 }
 
 void scan_state(struct reader *r)

@@ -29,6 +29,7 @@ tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, co
     if (use->seq > c->block_size)
         return tn_error(TN_ERR_CONFIG, "train.seq_len = %lld is more than model.block_size = %lld, the positions that the model has",
                         (long long)use->seq, (long long)c->block_size);
+    g->n_micro = (uint32_t)use->micro;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         if (!strcmp(models[i].arch, c->arch))
             models[i].build(g, c, use);

@@ -217,7 +217,7 @@ static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finis
 
 tn_status tn_graph_close_outputs(struct tn_graph *g)
 {
-    tn_at_end(g, TN_FORWARD, "outputs");
+    tn_at_end(g, TN_AFTER, "outputs");
     for (uint32_t i = 0; i < g->n_output; i++) {
         const char *name = g->output[i].name;
 

@@ -25,7 +25,7 @@ struct tn_finish {
 /* Adds norm (output "gnorm"), clipping and updates; output "loss" becomes whole. */
 tn_status tn_graph_finish(struct tn_graph *g, const struct tn_finish *f);
 
-/* For a graph without a backward: every output becomes whole. */
+/* For a graph without a backward: every output becomes whole, once all stages of a pipeline are through. */
 tn_status tn_graph_close_outputs(struct tn_graph *g);
 
 /* Between the model and the forward passes: compute and activations in dtype, TN_BF16 or TN_F16. */
@@ -41,6 +41,7 @@ struct tn_pass_entry {
     const struct tn_pass *pass;
     double (*option)(void *ctx, const char *key);
     void *option_ctx;
+    const char *(*option_text)(void *ctx, const char *key);      /* NULL while it is unset */
     uint32_t early;                              /* its train comes before all others': between hosts go chunks only */
 };
 

@@ -26,10 +26,12 @@ static tn_status run_one(const struct tn_pipeline *p, struct tn_graph *g, const 
     if (!f)
         return TN_OK;
     g->option = e->option;
+    g->option_text = e->option_text;
     g->option_ctx = e->option_ctx;
     g->cursor = NULL;
     f(g, e->axis);
     g->option = NULL;
+    g->option_text = NULL;
     return done(p, g, tn_text(g->arena, "%s:%s", part, e->name));
 }
 

@@ -123,14 +123,12 @@ static void own_workspaces(struct lives *l)
 
 static void touch_sources(struct lives *l)
 {
-    const struct tn_graph *g = l->p->graph;
+    const struct tn_value *const list[] = {l->p->graph->params, l->p->graph->states, l->p->graph->inputs};
 
-    for (const struct tn_value *v = g->params; v; v = v->next)
-        storage_of(l, v);
-    for (const struct tn_value *v = g->states; v; v = v->next)
-        storage_of(l, v);
-    for (const struct tn_value *v = g->inputs; v; v = v->next)
-        storage_of(l, v);
+    for (int i = 0; i < 3; i++)
+        for (const struct tn_value *v = list[i]; v; v = v->next)
+            if (tn_value_here(v, &l->p->plan->mesh))
+                storage_of(l, v);
     for (uint32_t v = 0; v < l->p->plan->n_value; v++) {
         const struct tn_spot *s = &l->p->spot[v];
         if (s->kept && s->ready && l->of[s->root->id] != TN_NOWHERE)

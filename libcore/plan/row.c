@@ -224,6 +224,15 @@ static int is_empty(const struct tn_planner *p, const struct tn_ask *a)
     return 1;
 }
 
+/* On a stage of other ranks, from beginning to end: none of its group is concerned. */
+static int is_elsewhere(const struct tn_planner *p, const struct tn_step *s)
+{
+    for (uint32_t i = 0; i < s->n_in; i++)
+        if (tn_value_here(s->in[i], &p->plan->mesh) || tn_value_here(s->out[i], &p->plan->mesh))
+            return 0;
+    return 1;
+}
+
 /* Operands as they are placed, or without gaps: then copies are put around it. */
 static tn_status collective_row(struct tn_planner *p, const struct tn_step *s)
 {
@@ -232,6 +241,8 @@ static tn_status collective_row(struct tn_planner *p, const struct tn_step *s)
     struct tn_plan_collective how;
     tn_status status;
 
+    if (is_elsewhere(p, s))
+        return TN_OK;
     if (!p->o->collective)
         return tn_error(TN_ERR, "node %u is the collective %s (unit %s), and there is no communicator", s->node->id, s->op->name,
                         s->node->unit);

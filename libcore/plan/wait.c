@@ -5,8 +5,8 @@
  * to choose, and nobody says so twice. Bounds:
  *  - What is started for each micro-batch ends in its task; with the last one only (once), it may go on after it.
  *  - Nothing is under way where the update begins, since a run may stop there.
- *  - What only leaves this rank (the move to another stage) has no reader here. Its request stays open until its slot
- *    is used again, or AFTER begins: the other side takes it when its own turn comes.
+ *  - What only leaves this rank (the move to another stage) has no reader here. For a micro-batch its request stays open
+ *    until its slot is used again, or AFTER begins: the other side takes it when its own turn comes.
  *
  * Rows that wait have the operands of the row that started it, which keeps these in their places until then. */
 #include "base/arena.h"
@@ -101,7 +101,7 @@ void tn_planner_started(struct tn_planner *p, const struct tn_step *s, uint32_t 
     if (!how->wait)
         return;
     p->plan->row[row].way = TN_ROW_START;
-    if (only_leaves(p, s)) {
+    if (only_leaves(p, s) && tn_list_repeats(s->list)) {
         p->plan->row[row].way = TN_ROW_SEND;
         p->send = tn_alloc_grow(p->arena, p->send, p->n_send, sizeof *p->send);
         p->send[p->n_send++] = f;

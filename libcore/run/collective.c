@@ -262,13 +262,13 @@ static tn_status swap(struct collective *k, const struct tn_value *v, const stru
 }
 
 /* A whole value becomes a sum of which one rank holds all; a value of one stage likewise. */
-static tn_status once(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+static tn_status once(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     const struct tn_layout_info *from = layout(k, "from");
     int64_t holder = from->kind == TN_LAYOUT_STAGE ? from->rot % k->ranks : 0;
     struct tn_local l;
 
-    local_at(k, v, k->coord, &l);
+    local_at(k, o, k->coord, &l);
     if (k->coord != holder) {
         k->clear |= 1u << (out - k->node->n_in);
         k->clear_bytes[out - k->node->n_in] = (uint64_t)l.count * tn_dtype_bytes(v->dtype);
@@ -340,7 +340,7 @@ static tn_status convert(struct collective *k, uint32_t i)
     if (!strcmp(op, "slice"))
         return slice(k, v, o, in, out);
     if (!strcmp(op, "once"))
-        return once(k, v, in, out);
+        return once(k, v, o, in, out);
     return !strcmp(op, "ring") ? ring(k, v, o, in, out) : move(k, v, o, in, out);
 }
 
@@ -371,7 +371,7 @@ static tn_status start(void *state, const struct tn_launch *l)
     if (s || !k->n_transfer)
         return s ? s : tn_boxes_copy(k->after, l, k->scratch);
     s = c->device->sync(l->queue, c->seconds);
-    r->sequence = ++c->started[k->channel];
+    r->sequence = strcmp(k->node->op->name, "move") ? ++c->started[k->channel] : 0;      /* not all ranks take part in a move */
     for (uint32_t i = 0; i < k->n_transfer; i++) {
         const struct transfer *t = &k->transfer[i];
 

@@ -118,6 +118,14 @@ static double pass_option(void *ctx, const char *key)
     return tn_config_has(ctx, name) ? tn_config_float(ctx, name) : 0;
 }
 
+static const char *pass_option_text(void *ctx, const char *key)
+{
+    char name[128];
+
+    snprintf(name, sizeof name, "parallel.%s", key);
+    return tn_config_has(ctx, name) ? tn_config_text(ctx, name) : NULL;
+}
+
 static void find_pass(struct tn_engine *e, struct tn_config *c, const char *key, const char *name, const char *axis)
 {
     const void *table = NULL;
@@ -132,7 +140,7 @@ static void find_pass(struct tn_engine *e, struct tn_config *c, const char *key,
     pass = table;
     if (tn_config_add(c, "parallel", pass->options, name))
         tn_config_problem(c, NULL, "%s", tn_error_text());
-    e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c, 0};
+    e->pass[e->n_pass++] = (struct tn_pass_entry){tn_plugin_owner(table)->card.note.name, axis, pass, pass_option, c, pass_option_text, 0};
 }
 
 /* The ranks that share what zero shards are the axis ep, inside dp. */
@@ -156,7 +164,7 @@ static const char *strategy_of(const struct tn_config *c, int axis)
 /* An axis whose strategy nobody has written yet, and for which the user names none. */
 static int is_ahead(struct tn_config *c, int axis)
 {
-    static const char *const ahead[TN_AXES] = {[1] = "expert", [2] = "pipeline"};
+    static const char *const ahead[TN_AXES] = {[1] = "expert"};
     char key[2][32];
 
     snprintf(key[0], sizeof key[0], "plugins.%s", tn_axis_name[axis]);

@@ -172,8 +172,9 @@ static tn_status make_plan(struct tn_session *s, int which)
 
     if (which == TRAIN && s->options.use & TN_SESSION_STEP)
         for (struct tn_value *v = g->params; v; v = v->next)
-            keep[o.n_keep++] = v->param->grad;
-    if (part->logits)
+            if (tn_value_here(v->param->grad, &s->mesh))
+                keep[o.n_keep++] = v->param->grad;
+    if (part->logits && tn_value_here(part->logits, &s->mesh))
         keep[o.n_keep++] = (struct tn_value *)part->logits;
     return tn_plan_new(g, &s->mesh, &o, &part->plan);
 }
@@ -210,15 +211,27 @@ static const struct tn_plan *any_plan(const struct tn_session *s)
     return NULL;
 }
 
-static void add_tensors(struct tn_session *s, const struct tn_value *v)
+/* v itself, or the copy of it that this rank has of a tied parameter on another stage; NULL: neither. */
+static const struct tn_value *copy_here(const struct tn_session *s, const struct tn_value *list, const struct tn_value *v)
 {
-    for (; v; v = v->next) {
-        struct tn_session_tensor *t = &s->tensor[s->n_tensor++];
+    while (list && (strcmp(list->name, v->name) || !tn_value_here(list, &s->mesh)))
+        list = list->next;
+    return list;
+}
 
-        *t = (struct tn_session_tensor){.name = v->name, .value = v, .is_state = v->kind == TN_VALUE_STATE, .dtype = v->dtype,
-                                        .rank = v->param->spec.file_rank, .held = tn_plan_bytes(any_plan(s), v),
+static void add_tensors(struct tn_session *s, const struct tn_value *list)
+{
+    for (const struct tn_value *v = list; v; v = v->next) {
+        struct tn_session_tensor *t = &s->tensor[s->n_tensor];
+
+        if (v->param->twin)
+            continue;
+        *t = (struct tn_session_tensor){.name = v->name, .value = v, .here = copy_here(s, list, v), .is_state = v->kind == TN_VALUE_STATE,
+                                        .dtype = v->dtype, .rank = v->param->spec.file_rank,
                                         .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
+        t->held = t->here ? tn_plan_bytes(any_plan(s), t->here) : 0;
         memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
+        s->n_tensor++;
     }
 }
 
@@ -245,6 +258,8 @@ static void list_tensors(struct tn_session *s)
 static void find_feed(struct tn_session *s, const struct part *part, const char *name, struct feed *f)
 {
     f->value = tn_graph_find_input(part->graph, name);
+    if (f->value && !tn_value_here(f->value, &s->mesh))
+        f->value = NULL;
     if (f->value)
         tn_value_local(f->value, &s->mesh, s->arena, &f->local);
 }

@@ -67,7 +67,8 @@ const struct tn_engine *tn_session_engine(const struct tn_session *s);
 /* --- persistent tensors: parameters, then the optimizer's slots ("NAME:SLOT"), in a fixed order */
 struct tn_session_tensor {
     const char *name;
-    const struct tn_value *value;
+    const struct tn_value *value;                /* of which files have the whole */
+    const struct tn_value *here;                 /* what this rank holds of it: value, a copy of it on another stage, or NULL */
     uint32_t is_state, dtype, rank;              /* rank and shape as in files */
     int64_t shape[TN_MAX_RANK];
     uint64_t bytes;                              /* of the whole tensor */
@@ -79,7 +80,7 @@ const struct tn_session_tensor *tn_session_tensor(const struct tn_session *s, ui
 tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host);
 /* From the whole tensor, on each rank. */
 tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host);
-/* What this rank holds of it. */
+/* What this rank holds of it, where it holds anything. */
 tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
 /* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and
  * ranks. All ranks together; done after each update where backend.debug is set. */
@@ -134,7 +135,8 @@ tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
 /* After an update of a session opened for STEP: the gradient of parameter tensor i (not a state) before clipping and
- * without the loss' scale, whole on rank 0, all ranks together; and as this rank holds it, in the layout of the value that _value gives. */
+ * without the loss' scale, whole on rank 0, all ranks together; and as this rank holds it, in the layout of the value that
+ * _value gives, NULL where it holds none. */
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host);
 tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host);
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i);

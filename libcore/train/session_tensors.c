@@ -13,6 +13,8 @@ tn_status session_gather(struct tn_session *s, const struct tn_value *v, uint64_
 
     if (s->shape.world == 1)
         return read(s, i, whole);
+    if (!tn_value_here(v, &s->mesh))
+        return tn_whole_gather(s->engine.world, v, NULL, whole);
     part = malloc(held ? held : 1);
     status = part ? read(s, i, part) : tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", v->name, (unsigned long long)held);
     if (!status)
@@ -23,7 +25,7 @@ tn_status session_gather(struct tn_session *s, const struct tn_value *v, uint64_
 
 tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host)
 {
-    return tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].held);
+    return s->tensor[i].here ? tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].held) : TN_OK;
 }
 
 tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
@@ -38,12 +40,14 @@ tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
     tn_status status;
 
     s->changed = 1;
+    if (!t->here)
+        return TN_OK;
     if (s->shape.world == 1)
         return tn_memory_write(s->memory, t->name, host, t->held);
     part = malloc(t->held ? t->held : 1);
     if (!part)
         return tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", t->name, (unsigned long long)t->held);
-    tn_whole_cut(s->engine.world, t->value, host, part);
+    tn_whole_cut(s->engine.world, t->here, host, part);
     status = tn_memory_write(s->memory, t->name, part, t->held);
     free(part);
     return status;
@@ -81,8 +85,8 @@ static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t s
 
     if (!host)
         return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
-    tn_value_local(t->value, &s->mesh, s->arena, &local);
-    tn_initial_weights(t->value->param, &local, seed, host);
+    tn_value_local(t->here, &s->mesh, s->arena, &local);
+    tn_initial_weights(t->here->param, &local, seed, host);
     if (!at) {
         status = tn_memory_write(s->memory, t->name, host, t->held);
         free(host);
@@ -108,7 +112,9 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
     tn_status status = TN_OK;
 
     for (uint32_t i = 0; i < s->n_tensor && !status; i++)
-        if (!s->tensor[i].is_state)
+        if (!s->tensor[i].here)
+            continue;
+        else if (!s->tensor[i].is_state)
             status = initialize_weights(s, i, seed);
         else if (s->changed)
             status = clear_state(s, i);
@@ -119,16 +125,21 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i)
 {
-    return s->tensor[i].value->param->grad;
+    const struct tn_value *here = s->tensor[i].here;
+
+    return here ? here->param->grad : NULL;
 }
 
 tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
 {
     const struct tn_value *grad = tn_session_gradient_value(s, i);
     const struct tn_plan *plan = s->part[TRAIN].plan;
-    tn_status status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
     float *x = host;
+    tn_status status;
 
+    if (!grad)
+        return TN_OK;
+    status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
     for (int64_t k = 0; k < tn_plan_count(plan, grad) && !status && s->used_scale != 1; k++)
         x[k] = (float)(x[k] / s->used_scale);
     return status;
@@ -136,7 +147,7 @@ tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
 
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
 {
-    const struct tn_value *grad = tn_session_gradient_value(s, i);
+    const struct tn_value *grad = s->tensor[i].value->param->grad;
 
     return session_gather(s, grad, tn_plan_bytes(s->part[TRAIN].plan, grad), host, tn_session_gradient_held, i);
 }

@@ -37,8 +37,21 @@ passes 3 odd train.micro_batch=1 parallel.sync_every=yes parallel.bucket=0.01
 passes 4 bias train.micro_batch=1 parallel.zero=3 parallel.shard_within=2
 passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2
 passes 4 bias parallel.tp=2 parallel.sp=yes train.micro_batch=1 parallel.zero=3
+passes 2 bias parallel.pp=2
+passes 2 bias parallel.pp=2 train.micro_batch=1
+passes 2 nobias parallel.pp=2 train.micro_batch=1 parallel.schedule=afab
+passes 2 odd parallel.pp=2 parallel.stages=0,2 train.micro_batch=1
+passes 3 odd parallel.pp=3 train.micro_batch=3
+passes 4 sgd parallel.pp=4 train.micro_batch=1
+passes 2 bias parallel.pp=2 parallel.schedule=interleaved
+passes 4 bias parallel.pp=2 parallel.tp=2 parallel.sp=yes train.micro_batch=1 backend.kernels=ref
+passes 4 bias parallel.pp=2 train.micro_batch=1 parallel.zero=3
+passes 4 nobias parallel.pp=2 parallel.cp=2 train.micro_batch=1
+passes 8 bias parallel.tp=2 parallel.pp=2 train.micro_batch=1
+passes 8 sgd parallel.cp=2 parallel.pp=2 train.micro_batch=1 parallel.zero=1
 export TENON_SHM=no
 passes 2 sgd train.micro_batch=2
+passes 2 sgd parallel.pp=2 train.micro_batch=1
 
 case_ "groups that do not divide dp, and nothing that is sharded"
 ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.zero=1 parallel.shard_within=3

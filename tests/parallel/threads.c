@@ -3,7 +3,8 @@
  * For each layout: one session on one rank, and one session for each rank in a thread of its own, connected by the
  * communicator `local`. Loss and pre-clip norm of every step, every gradient of the first and every parameter after the
  * last must agree; where several ranks hold the same elements they must hold the same bits. Data have targets that do not
- * count, more in some sequences than in others. No launcher, so this runs under every sanitizer.
+ * count, more in some sequences than in others. With look=yes validation and the logits of a sequence are compared too. No
+ * launcher, so this runs under every sanitizer.
  *
  * usage: threads [LAYOUT ...], a LAYOUT being words like "tp=2 sp=yes dp=2 zero=3 micro=1 opt=sgd drop=0.3 model=odd" */
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <tenon/bootstrap.h>
 #include "base/pool.h"
 #include "base/status.h"
-#include "train/session.h"
+#include "train/session_own.h"
 
 #define STEPS 3
 #define MOST_RANKS 16
@@ -24,6 +25,10 @@ struct result {
     int64_t *count;
     float **grad, **after;                       /* whole */
     uint8_t **seen[2];                           /* which elements somebody held: gradients, parameters */
+    double sum, valid;                           /* validation with the first weights */
+    float *logits;                               /* [n_logits], or NULL */
+    int64_t n_logits;
+    uint64_t bytes;                              /* of the device's memory, on rank 0 */
 };
 
 struct rank {
@@ -32,6 +37,9 @@ struct rank {
     pthread_t thread;
     struct tn_session_result step[STEPS];
     float **grad;                                /* as held */
+    double sum, valid;
+    float *logits;
+    int look;
     char error[600];
     double lr;
     const int32_t *tokens, *targets;             /* [STEPS, global_batch, seq] */
@@ -94,8 +102,9 @@ static int world_of(const char *layout)
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
-    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring", "shard_within"};
-    static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "model.n_layer=2", "train.global_batch=12",
+    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring",
+                                       "shard_within", "virtual", "stages"};
+    static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
     static const char *const models[][6] = {
         {"even", "model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"},
@@ -108,6 +117,9 @@ static int settings(const char *layout, int alone, char (*text)[64], char **list
         snprintf(text[n++], 64, "%s", usual[i]);
     for (int i = 1; i < 6; i++)
         snprintf(text[n++], 64, "%s", models[odd][i]);
+    snprintf(text[n++], 64, "model.n_layer=%s", word(layout, "layers", "2", value));
+    snprintf(text[n++], 64, "model.tie_embeddings=%s", word(layout, "tied", "yes", value));
+    snprintf(text[n++], 64, "train.recompute=%s", word(layout, "recompute", "no", value));
     snprintf(text[n++], 64, "optimizer.name=%s", word(layout, "opt", "adamw", value));
     snprintf(text[n++], 64, "model.dropout=%s", word(layout, "drop", "0", value));
     snprintf(text[n++], 64, "backend.kernels=%s", word(layout, "kernels", "ref", value));
@@ -135,7 +147,7 @@ static void keep_gradients(struct rank *r)
     for (uint32_t i = 0; i < tn_session_tensors(s); i++) {
         const struct tn_session_tensor *t = tn_session_tensor(s, i);
 
-        if (t->is_state)
+        if (t->is_state || !t->here)
             continue;
         r->grad[i] = need(tn_plan_bytes(tn_session_plan(s, TN_SESSION_TRAIN), tn_session_gradient_value(s, i)));
         if (tn_session_gradient_held(s, i, r->grad[i]))
@@ -143,11 +155,30 @@ static void keep_gradients(struct rank *r)
     }
 }
 
+/* Validation on the first update's sequences, and the logits of the first one. */
+static void look(struct rank *r)
+{
+    const struct tn_session_shape *h = tn_session_shape(r->session);
+
+    r->logits = need((size_t)(h->seq_len * tn_session_model(r->session)->vocab_size) * sizeof *r->logits);
+    for (int64_t i = 0; i < h->global_batch && !*r->error; i += h->eval_batch) {
+        double sum, valid;
+
+        if (tn_session_evaluate(r->session, r->tokens + i * h->seq_len, r->targets + i * h->seq_len, &sum, &valid))
+            snprintf(r->error, sizeof r->error, "validation: %.500s", tn_error_text());
+        r->sum += sum, r->valid += valid;
+    }
+    if (!*r->error && tn_session_logits(r->session, r->tokens, r->logits))
+        snprintf(r->error, sizeof r->error, "logits: %.500s", tn_error_text());
+}
+
 static void *train(void *arg)
 {
     struct rank *r = arg;
     const struct tn_session_shape *h = tn_session_shape(r->session);
 
+    if (r->look)
+        look(r);
     for (int i = 0; i < STEPS && !*r->error; i++) {
         int64_t at = i * h->global_batch * h->seq_len;
 
@@ -164,9 +195,11 @@ static int open_rank(struct rank *r, const char *layout, int world, int number_o
     struct tn_session_options o = {.use = TN_SESSION_TRAIN | TN_SESSION_STEP};
     struct tn_place place = {.struct_size = sizeof place, .rank = (uint32_t)number_of, .size = (uint32_t)world, .nodes = 1,
                              .local_rank = (uint32_t)number_of, .local_size = (uint32_t)world};
-    char text[32][64], *list[32];
+    char text[32][64], *list[32], value[32];
     int n = settings(layout, world == 1, text, list);
 
+    r->look = !strcmp(word(layout, "look", "no", value), "yes");
+    o.use |= r->look ? TN_SESSION_EVAL | TN_SESSION_LOGITS : 0;
     tn_pool_stop();
     if (tn_config_open(NULL, n, list, &r->config) || tn_session_configure_at(r->config, &place, &r->session)
         || tn_session_open(r->session, &o) || tn_session_initialize(r->session, 5)) {
@@ -239,10 +272,12 @@ static void collect(const char *layout, struct rank *r, struct result *out)
         const struct tn_session_tensor *t = tn_session_tensor(r->session, i);
         float *held = need(t->held);
 
-        put(layout, out, 0, i, tn_session_gradient_value(r->session, i), m, r->grad[i]);
+        if (t->here)
+            put(layout, out, 0, i, tn_session_gradient_value(r->session, i), m, r->grad[i]);
         if (tn_session_get_held(r->session, i, held))
             complain(layout, "%s: %s", t->name, tn_error_text());
-        put(layout, out, 1, i, t->value, m, held);
+        if (t->here)
+            put(layout, out, 1, i, t->here, m, held);
         free(held);
     }
 }
@@ -258,11 +293,28 @@ static void compare_ranks(const char *layout, const struct rank *r, int world, s
         }
 }
 
+static void compare_looks(const char *layout, const struct rank *r, int world, struct result *out)
+{
+    const struct tn_session_shape *h = tn_session_shape(r->session);
+
+    out->bytes = tn_memory_bytes(r->session->memory);
+    if (!r->look)
+        return;
+    out->n_logits = h->seq_len * tn_session_model(r->session)->vocab_size;
+    out->logits = need((size_t)out->n_logits * sizeof *out->logits);
+    memcpy(out->logits, r->logits, (size_t)out->n_logits * sizeof *out->logits);
+    out->sum = r->sum, out->valid = r->valid;
+    for (int k = 1; k < world; k++)
+        if (r[k].sum != r->sum || r[k].valid != r->valid || memcmp(r[k].logits, r->logits, (size_t)out->n_logits * sizeof *out->logits))
+            complain(layout, "ranks 0 and %d see another validation or other logits", k);
+}
+
 static void close_rank(struct rank *r)
 {
     for (uint32_t i = 0; r->grad && i < tn_session_tensors(r->session); i++)
         free(r->grad[i]);
     free(r->grad);
+    free(r->logits);
     tn_session_close(r->session);
     tn_config_free(r->config);
 }
@@ -291,6 +343,7 @@ static int run(const char *layout, int world, const int32_t *tokens, const int32
         for (int i = 0; i < world; i++)
             collect(layout, &r[i], out);
         compare_ranks(layout, r, world, out);
+        compare_looks(layout, r, world, out);
     }
     for (int i = 0; i < opened; i++)
         close_rank(&r[i]);
@@ -341,6 +394,10 @@ static void compare(const char *layout, const struct result *a, const struct res
     for (int i = 0; i < STEPS; i++)
         if (!(fabs(a->loss[i] - b->loss[i]) <= 2e-6 * fabs(a->loss[i])) || !(fabs(a->gnorm[i] - b->gnorm[i]) <= 4e-6 * a->gnorm[i]))
             complain(layout, "step %d: loss %.9g norm %.9g alone, %.9g and %.9g in parallel", i, a->loss[i], a->gnorm[i], b->loss[i], b->gnorm[i]);
+    if (a->valid != b->valid || !(fabs(a->sum - b->sum) <= 2e-6 * fabs(a->sum)))
+        complain(layout, "validation: %.9g of %g targets alone, %.9g of %g in parallel", a->sum, a->valid, b->sum, b->valid);
+    if (a->logits)
+        tensor(layout, "logits", "", a->logits, b->logits, a->n_logits, 0, NULL, 0);
     for (uint32_t i = 0; i < a->n; i++) {
         tensor(layout, "gradient of", a->name[i], a->grad[i], b->grad[i], a->count[i], 1e-6 * most, NULL, 0);
         tensor(layout, "parameter", a->name[i], a->after[i], b->after[i], a->count[i], 0, adaptive ? a->grad[i] : NULL, most);
@@ -356,7 +413,7 @@ static void release(struct result *r)
         free((char *)r->name[i]);
         free(r->grad[i]), free(r->after[i]), free(r->seen[0][i]), free(r->seen[1][i]);
     }
-    free(r->name), free(r->count), free(r->grad), free(r->after), free(r->seen[0]), free(r->seen[1]);
+    free(r->logits), free(r->name), free(r->count), free(r->grad), free(r->after), free(r->seen[0]), free(r->seen[1]);
 }
 
 /* Sequences of 12, of which number i has about i/12 of its targets; one has none. */
@@ -409,7 +466,33 @@ static const char *const usual[] = {
     "dp=4 shard_within=2 zero=1 micro=1", "dp=4 shard_within=2 zero=2 micro=1 bucket=0.01", "dp=4 shard_within=2 zero=3 micro=1 opt=sgd",
     "dp=6 shard_within=3 zero=3 micro=1 model=odd drop=0.3", "dp=4 shard_within=2 zero=3 tp=2 sp=yes micro=1",
     "dp=2 zero=3 micro=2 drop=0.3 recompute=yes", "dp=2 tp=2 zero=3 sp=yes prefetch=0 recompute=yes", "cp=2 ring=no recompute=yes",
+    "pp=2", "pp=2 micro=6 schedule=afab opt=sgd", "pp=2 micro=3", "pp=2 micro=3 tied=no opt=sgd", "pp=2 micro=6 layers=4 schedule=interleaved",
+    "pp=2 micro=1 layers=6 schedule=interleaved virtual=3", "pp=2 micro=3 layers=4 stages=1,3 drop=0.3 recompute=yes",
+    "pp=2 micro=3 layers=5 model=odd schedule=afab", "pp=3 micro=4 layers=5 model=odd opt=sgd", "pp=4 micro=12", "pp=4 micro=6 layers=4 schedule=afab",
+    "pp=4 micro=3 layers=4 drop=0.3", "pp=4 micro=3 layers=7 schedule=interleaved tied=no",
+    "pp=2 dp=2 micro=3", "pp=2 dp=2 zero=1 micro=3 drop=0.3", "pp=2 dp=2 zero=2 micro=3 opt=sgd", "pp=2 dp=2 zero=3 micro=3 layers=4 schedule=interleaved recompute=yes",
+    "pp=2 tp=2 micro=3 schedule=afab", "pp=2 tp=2 sp=yes micro=6 opt=sgd", "pp=2 tp=3 sp=yes micro=3 layers=5 model=odd", "pp=2 cp=2 micro=3",
+    "pp=2 cp=2 zigzag=no micro=6 layers=4 schedule=interleaved drop=0.3", "dp=2 tp=2 pp=2 micro=3", "dp=2 tp=2 pp=2 sp=yes zero=3 micro=2 drop=0.3 opt=sgd",
+    "dp=2 pp=2 cp=2 zero=2 micro=2", "pp=2 micro=3 look=yes", "pp=2 micro=6 layers=4 schedule=interleaved look=yes", "pp=4 tp=2 sp=yes micro=3 look=yes kernels=cpu,ref",
+    "pp=2 cp=2 tp=2 micro=4 look=yes", "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved",
 };
+
+/* Of twelve micro-batches the first of four stages keeps four under 1f1b: memory that is not there cannot be used. */
+static void check_memory(void)
+{
+    static const char *const words[] = {"pp=4 micro=1 layers=4 schedule=1f1b", "pp=4 micro=1 layers=4 schedule=afab"};
+    static int32_t tokens[STEPS * 12 * 32], targets[STEPS * 12 * 32];
+    struct result r[2] = {0};
+
+    make_data(64, 16, tokens, targets);
+    for (int i = 0; i < 2; i++)
+        run(words[i], 4, tokens, targets, &r[i]);
+    if (!r[0].bytes || r[1].bytes < 3 * r[0].bytes / 2)
+        complain(words[0], "%llu bytes on rank 0, and %llu under afab", (unsigned long long)r[0].bytes, (unsigned long long)r[1].bytes);
+    else
+        printf("ok   1f1b takes %.0f kB on rank 0 of four, afab %.0f\n", (double)r[0].bytes / 1e3, (double)r[1].bytes / 1e3);
+    release(&r[0]), release(&r[1]);
+}
 
 int main(int argc, char **argv)
 {
@@ -418,6 +501,8 @@ int main(int argc, char **argv)
         check(argv[i]);
     for (size_t i = 0; argc == 1 && i < sizeof usual / sizeof *usual; i++)
         check(usual[i]);
+    if (argc == 1)
+        check_memory();
     printf("%d layouts failed\n", failures);
     return failures != 0;
 }

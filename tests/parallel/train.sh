@@ -50,6 +50,36 @@ ranks 2 bash -c 'train checkpoint.dir=mixed parallel.tp=2 train.steps=18'
 expect_rc 0
 expect close_to alone/metrics.jsonl mixed/metrics.jsonl
 
+case_ "two stages: validation too"
+ranks 2 bash -c 'train checkpoint.dir=line parallel.pp=2 train.micro_batch=2'
+expect_rc 0
+expect close_to alone/metrics.jsonl line/metrics.jsonl
+expect cmp <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' alone/metrics.jsonl) \
+    <(sed -n 's/.*val_loss":\([0-9]*\.[0-9][0-9][0-9][0-9]\).*/\1/p' line/metrics.jsonl)
+
+case_ "begun with batches, heads and blocks divided; on with heads, with blocks and states, alone"
+ranks 8 bash -c 'train checkpoint.dir=begun parallel.dp=2 parallel.tp=2 parallel.pp=2 train.micro_batch=2 train.steps=6 backend.kernels=ref'
+expect_rc 0
+for on in heads stages one; do
+    cp -r begun $on
+done
+ranks 2 bash -c 'train checkpoint.dir=heads parallel.tp=2'
+expect_rc 0
+ranks 8 bash -c 'train checkpoint.dir=stages parallel.pp=4 parallel.zero=1 train.micro_batch=1'
+expect_rc 0
+run bash -c 'train checkpoint.dir=one'
+expect_rc 0
+for on in heads stages one; do
+    expect close_to alone/metrics.jsonl $on/metrics.jsonl
+done
+
+case_ "two stages twice as exactly as once"
+ranks 2 bash -c 'train checkpoint.dir=twice parallel.pp=2 train.micro_batch=2 train.steps=6'
+expect_rc 0
+ranks 2 bash -c 'train checkpoint.dir=twice parallel.pp=2 train.micro_batch=2'
+expect_rc 0
+same_checkpoint line twice 18
+
 case_ "a run directory that rank 0 cannot use ends all"
 : >blocked
 ranks 2 bash -c 'train checkpoint.dir=blocked/run train.micro_batch=2'

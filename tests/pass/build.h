@@ -1,8 +1,8 @@
 /* build.h - for tests: the GPT-2 graph in a layout that is given as words, "tp=2 sp=1 pp=2 dp=2 zero=3".
  *
  * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words
- * are options: sp, zero, zigzag, ring, bucket, prefetch, sync_every, virtual; or of the model and the update: layers, micro, dropout, untied,
- * clip, batch, seq. Passes run in the order of their axes' words. With ep the ranks of ep share what zero shards. */
+ * are options: sp, zero, zigzag, ring, bucket, prefetch, sync_every, schedule, virtual, stages; or of the model and the update: layers, vocab,
+ * micro, dropout, untied, clip, batch, seq. Passes run in the order of their axes' words. With ep the ranks of ep share what zero shards. */
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
 #include <check.h>
@@ -31,13 +31,22 @@ static double word_value(const char *text, const char *key, double otherwise)
 
 static double word_option(void *ctx, const char *key)
 {
-    return word_value(ctx, key,
-                      !strcmp(key, "virtual")         ? 1
-                      : !strcmp(key, "micro_batches") ? word_value(ctx, "micro", 2)
-                      : !strcmp(key, "ring")          ? 1
-                      : !strcmp(key, "bucket")        ? 0.008
-                      : !strcmp(key, "prefetch")      ? 1
-                                                      : 0);
+    return word_value(ctx, key, !strcmp(key, "ring") || !strcmp(key, "prefetch") ? 1 : !strcmp(key, "bucket") ? 0.008 : 0);
+}
+
+static const char *word_option_text(void *ctx, const char *key)
+{
+    static char text[64];
+    size_t n = strlen(key);
+
+    for (const char *at = ctx; at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (!strncmp(at, key, n) && at[n] == '=') {
+            snprintf(text, sizeof text, "%.*s", (int)strcspn(at + n + 1, " "), at + n + 1);
+            return text;
+        }
+    }
+    return NULL;
 }
 
 static struct tn_mesh mesh_of(const char *words)
@@ -52,15 +61,13 @@ static struct tn_mesh mesh_of(const char *words)
 static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
 {
     const struct {
-        const char *axis;
-        const struct tn_pass *pass;
-        const char *name;
+        const char *axis, *name;
     } known[] = {
-        {"tp", NULL, "tp"},
-        {"cp", NULL, "cp"},
-        {"pp", &pp, "pp"},
-        {"dp", NULL, word_value(words, "zero", 0) > 0 && word_value(words, "ep", 1) == 1 ? "shard" : "ddp"},
-        {"ep", NULL, "shard"},
+        {"tp", "tp"},
+        {"cp", "cp"},
+        {"pp", "pp"},
+        {"dp", word_value(words, "zero", 0) > 0 && word_value(words, "ep", 1) == 1 ? "shard" : "ddp"},
+        {"ep", "shard"},
     };
     uint32_t n = 0;
 
@@ -68,8 +75,8 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         at += *at == ' ';
         for (int i = 0; i < 5; i++)
             if (!strncmp(at, known[i].axis, 2) && at[2] == '=' && atoi(at + 3) > 1)
-                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis,
-                                                    known[i].pass ? known[i].pass : shipped(known[i].name), word_option, (void *)words, i == 4};
+                entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis, shipped(known[i].name), word_option, (void *)words,
+                                                    word_option_text, i == 4};
     }
     return n;
 }
@@ -98,7 +105,7 @@ static struct tn_graph *model_of(const char *words)
                                       .n_layer = (int64_t)word_value(words, "layers", 2),
                                       .n_head = 4,
                                       .n_embd = 16,
-                                      .vocab_size = 65,
+                                      .vocab_size = (int64_t)word_value(words, "vocab", 65),
                                       .block_size = 16,
                                       .n_inner = 64,
                                       .dropout = word_value(words, "dropout", 0),

@@ -9,7 +9,7 @@ static const char *const parts[4][4] = {
     {"tp=2", "tp=2 sp=1", "tp=3", NULL},
     {"cp=2", "cp=3 zigzag=1", NULL},
     {"dp=2", "dp=2 zero=1", "dp=3 zero=2", "dp=2 zero=3"},
-    {"pp=2", "pp=2 virtual=2 layers=5", "pp=3 layers=5 micro=4", NULL},
+    {"pp=2", "pp=2 schedule=interleaved layers=5", "pp=3 layers=5 micro=4", NULL},
 };
 
 /* Words of some of the four, in the order of a permutation; 0 if there is no such combination. */
@@ -444,7 +444,7 @@ static void misuse(int i)
     case 20: tn_grad(x); says("%0 x is no parameter"); break;
     case 21: tn_set_grad(x, e); says("%3 expr cannot be the gradient of %0 x: that is no parameter"); break;
     case 22: tn_set_grad(w, e); says("%3 expr cannot be the gradient of %2 w: their shapes differ"); break;
-    case 23: tn_copy_param(x, "pp", tn_on(g, 0)); says("only parameters have copies"); break;
+    case 23: tn_copy_param(x, "pp", tn_on(g, 0)); says("only parameters and positions have copies"); break;
     case 24: tn_decompose(tn_producer(e), "tp"); says("node 1 expr has no decomposition"); break;
     case 25: tn_task(g, 0, TN_AFTER, 0, 0); says("a task is TN_FORWARD or TN_BACKWARD"); break;
     case 26:

@@ -45,7 +45,7 @@ static const char *const layouts[] = {
     "cp=2",
     "cp=4 zigzag=1",
     "pp=2",
-    "pp=2 virtual=2 layers=5",
+    "pp=2 schedule=interleaved layers=5",
     "tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
     "untied=1 clip=0",
 };

@@ -1,0 +1,89 @@
+#!/bin/bash
+# pipeline.sh - what tenon plan says of a pipeline: stages, the order of each rank, pauses, memory; and what is refused.
+. "$(dirname "$0")/../support/lib.sh"
+. "$top_srcdir/tests/support/ranks.sh"
+[ -e "$top_builddir/plugins/gloo/.libs/gloo.so" ] || skip "the plugin gloo is not built"
+
+cat >line.ini <<'END'
+[model]
+n_layer = 4
+n_head = 2
+n_embd = 32
+vocab_size = 65
+block_size = 16
+[train]
+global_batch = 8
+micro_batch = 2
+[parallel]
+pp = 2
+END
+
+plan()
+{
+    local n=$1
+
+    shift
+    ranks "$n" "$TENON" plan line.ini backend.comm=gloo "$@"
+}
+
+# has LINE: a line of the output, as it is but for spaces at its end.
+has() { sed 's/ *$//' rank.0.out | grep -qxF -e "$1" || { cat rank.0.out; false; }; }
+
+# arena: its bytes, of rank 0
+arena() { awk '$1 == "arena" { k["B"] = 1; k["kB"] = 1e3; k["MB"] = 1e6; printf "%d", $2 * k[$3] }' rank.0.out; }
+
+case_ "a backward as soon as there can be one"
+plan 2 --schedule parallel.schedule=1f1b
+expect_rc 0
+expect has "rank 0   F0 F1 .. B0 F2 B1 F3 B2 .. B3"
+expect has "rank 1   .. F0 B0 F1 B1 F2 B2 F3 B3 .."
+expect_out '^bubble 20\.0 %'
+expect_out '^stage 0 +rank 0 .*, 2 micro-batches in flight: embed block0-1$'
+expect_out '^stage 1 +rank 1 .*, 1 micro-batch in flight: block2-3 head$'
+few=$(arena)
+
+case_ "all forwards first"
+plan 2 --schedule parallel.schedule=afab
+expect_rc 0
+expect has "rank 0   F0 F1 F2 F3 .. .. B0 B1 B2 B3"
+expect has "rank 1   .. F0 F1 F2 F3 B0 B1 B2 B3 .."
+expect_out '^bubble 20\.0 %'
+expect_out '^stage 0 +rank 0 .*, 4 micro-batches in flight'
+many=$(arena)
+expect test "$few" -gt 0
+expect test "$many" -gt $((few * 3 / 2))
+
+case_ "several stages on each rank"
+plan 2 --schedule parallel.schedule=interleaved
+expect_rc 0
+expect has "rank 0   F0.0 F1.0 F0.2 F1.2 F2.0 B0.2 F3.0 B1.2 F2.2 B0.0 F3.2 B1.0 ..   B2.2 ..   B3.2 B2.0 B3.0"
+expect has "rank 1   ..   F0.1 F1.1 F0.3 B0.3 F1.3 B1.3 F2.1 B0.1 F3.1 B1.1 F2.3 B2.3 F3.3 B3.3 B2.1 B3.1 .."
+expect_out '^bubble 11\.1 %'
+
+case_ "a dear head: a rank of its own"
+plan 4 --schedule parallel.pp=4 model.vocab_size=4096
+expect_rc 0
+expect_out '^stage 3 .*: head$'
+
+case_ "stages as the user says"
+plan 2 --schedule parallel.stages=3,1
+expect_rc 0
+expect_out '^stage 0 .*: embed block0-2$'
+plan 2 parallel.stages=1,1
+expect_rc 2
+expect_err 'parallel\.stages = 1,1: there are 2 stages for 4 blocks'
+
+case_ "micro-batches that do not fit"
+plan 2 parallel.schedule=interleaved train.global_batch=6
+expect_rc 2
+expect_err 'parallel\.schedule = interleaved .* an update has 3 of them .*: 2 or 4 would do'
+
+case_ "more stages than parts"
+plan 8 parallel.pp=8
+expect_rc 2
+expect_err 'parallel\.pp = 8 makes 8 stages, and the model has only 6 parts'
+
+case_ "one process"
+run "$TENON" plan line.ini --schedule parallel.pp=1
+expect_rc 0
+expect_out '^bubble 0\.0 %'
