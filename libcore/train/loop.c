@@ -110,7 +110,7 @@ static const char *last_good(const struct train *t, char *out, size_t bytes)
     return out;
 }
 
-/* A signal to one rank is a signal to all: they stop after the same update. */
+/* A signal to one rank is a signal to all: they stop after the same update. So does the loop when the run has failed. */
 static int stops(struct train *t)
 {
     return tn_session_any(t->session, tn_signals_stop() != 0);
@@ -265,9 +265,9 @@ static tn_status finish(struct train *t, int64_t first)
 
     if (worth && (status = save_last(t)) < 0)
         return status;
-    if (sig && t->step < t->steps)
+    if (t->step < t->steps)
         tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
-                        tn_signals_name(sig), (long long)t->step, (long long)t->steps,
+                        sig ? tn_signals_name(sig) : "a signal to another rank", (long long)t->step, (long long)t->steps,
                         t->saved == t->step ? "saved; the same command goes on from here"
                                             : "nothing to save");
     return TN_OK;
@@ -283,6 +283,8 @@ static tn_status loop(struct train *t)
 
     while (status == TN_OK && t->step < t->steps && !stops(t))
         status = step(t);
+    if (status == TN_OK && tn_world_has_failed(t->world))        /* nobody asked to stop, the question failed */
+        status = tn_world_failed(t->world);
     return status < 0 ? status : finish(t, first);
 }
 

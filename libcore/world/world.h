@@ -89,6 +89,7 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
  * where all know already. */
 void tn_world_abandon(struct tn_world *w, const char *text);
 int tn_world_has_failed(struct tn_world *w); /* start no save any more; NULL: no */
+tn_status tn_world_failed(struct tn_world *w); /* TN_ERR, and the sentence is recorded again, if there is one */
 
 /* Did a launcher start this process? A bootstrap that knows of none scores 1. Asks in children, and changes
  * nothing. */

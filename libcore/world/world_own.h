@@ -52,8 +52,6 @@ const char *tn_world_iface(void);            /* TENON_IFACE, NULL if it is not s
 tn_status tn_world_agreed(struct tn_world *w, tn_status code, const char *words);
 /* watch.c */
 extern const struct tn_store_events tn_world_events;
-tn_status
-tn_world_failed(struct tn_world *w); /* records the verdict, if there is one; else passes TN_ERR on */
 /* provide.c */
 tn_status tn_world_provide(struct tn_store_client *c); /* the store, for plugins */
 void tn_world_withdraw(void);
