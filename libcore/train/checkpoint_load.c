@@ -15,8 +15,8 @@
 
 struct tn_checkpoint {
     struct tn_saved state;
-    struct tn_safetensors **file;                /* [files], owned */
-    const char **name;                           /* of the files; borrowed from state */
+    struct tn_safetensors **file; /* [files], owned */
+    const char **name;            /* of the files; borrowed from state */
     uint32_t files;
 };
 
@@ -67,7 +67,7 @@ const struct tn_saved *tn_checkpoint_state(const struct tn_checkpoint *k)
 /* --- the data */
 tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct tn_dataset *data)
 {
-    size_t train = strcspn(data->fingerprint, " ");          /* "train=HASH val=HASH" */
+    size_t train = strcspn(data->fingerprint, " "); /* "train=HASH val=HASH" */
 
     if (k->state.tokenizer && data->tokenizer_hash && k->state.tokenizer != data->tokenizer_hash)
         return tn_error(
@@ -146,10 +146,10 @@ static int is_in_parts(const struct tn_checkpoint *k, const struct tn_session_te
     return 0;
 }
 
-/* Each part to its place in whole. map: one byte for each element of the tensor becomes 1 where a part gives it; NULL:
- * that is known. whole may be NULL too. *count: elements of all parts. */
-static tn_status place_parts(const struct tn_checkpoint *k, const struct tn_session_tensor *t, struct tn_arena *a, void *whole,
-                             char *map, int64_t *count)
+/* Each part to its place in whole. map: one byte for each element of the tensor becomes 1 where a part gives
+ * it; NULL: that is known. whole may be NULL too. *count: elements of all parts. */
+static tn_status place_parts(const struct tn_checkpoint *k, const struct tn_session_tensor *t,
+                             struct tn_arena *a, void *whole, char *map, int64_t *count)
 {
     tn_status status = TN_OK;
 
@@ -162,10 +162,11 @@ static tn_status place_parts(const struct tn_checkpoint *k, const struct tn_sess
         if (!part)
             continue;
         if (!text || part->rank != 1 || part->dtype != t->dtype)
-            return tn_error(TN_ERR_INPUT, "%s/%s: %s is in parts, and here it is no part of %s", k->state.dir, k->name[f],
-                            t->name, tn_file_dtype_name(t->dtype));
+            return tn_error(TN_ERR_INPUT, "%s/%s: %s is in parts, and here it is no part of %s", k->state.dir,
+                            k->name[f], t->name, tn_file_dtype_name(t->dtype));
         if ((status = tn_part_read(text, t->value, t->rank, t->shape, part->shape[0], a, &l)) < 0)
-            return tn_error(TN_ERR_INPUT, "%s/%s: the part of %s: %s", k->state.dir, k->name[f], t->name, tn_error_text());
+            return tn_error(TN_ERR_INPUT, "%s/%s: the part of %s: %s", k->state.dir, k->name[f], t->name,
+                            tn_error_text());
         *count += l.count;
         if (whole)
             tn_whole_place(t->value, tn_dtype_bytes(t->dtype), &l, part->data, whole);
@@ -189,8 +190,8 @@ static tn_status match_parts(const struct tn_checkpoint *k, const struct tn_sess
     for (int64_t i = 0; i < all && status == TN_OK; i++)
         given += map[i];
     if (status == TN_OK && (given != all || count != all))
-        status = tn_error(TN_ERR_INPUT, "%s: the parts of %s give %" PRId64 " of its %" PRId64 " elements%s", k->state.dir, t->name,
-                          given, all, count > given ? ", and some of them twice" : "");
+        status = tn_error(TN_ERR_INPUT, "%s: the parts of %s give %" PRId64 " of its %" PRId64 " elements%s",
+                          k->state.dir, t->name, given, all, count > given ? ", and some of them twice" : "");
     free(map);
     tn_arena_free(a);
     return status;
@@ -202,8 +203,9 @@ static tn_status load_parts(const struct tn_checkpoint *k, struct tn_session *s,
     struct tn_arena *a = tn_arena_new();
     void *whole = malloc((size_t)t->bytes);
     int64_t count;
-    tn_status status = whole ? place_parts(k, t, a, whole, NULL, &count)
-                             : tn_error(TN_ERR_MEMORY, "no memory for %s (%" PRIu64 " bytes)", t->name, t->bytes);
+    tn_status status =
+        whole ? place_parts(k, t, a, whole, NULL, &count)
+              : tn_error(TN_ERR_MEMORY, "no memory for %s (%" PRIu64 " bytes)", t->name, t->bytes);
 
     if (status == TN_OK)
         status = tn_session_set(s, i, whole);

@@ -6,15 +6,15 @@
 
 struct saving {
     struct tn_session *session;
-    const char *run;                             /* its folder, as this rank names it */
-    int together;                                /* each rank writes what it owns */
-    struct tn_save *save;                        /* of rank 0; NULL elsewhere, and once it is published */
-    void *buffer;                                /* for one tensor */
-    uint32_t *number[2], files[2];               /* of parameters and of slots: see checkpoint_parts.c */
+    const char *run;               /* its folder, as this rank names it */
+    int together;                  /* each rank writes what it owns */
+    struct tn_save *save;          /* of rank 0; NULL elsewhere, and once it is published */
+    void *buffer;                  /* for one tensor */
+    uint32_t *number[2], files[2]; /* of parameters and of slots: see checkpoint_parts.c */
     struct tn_arena *arena;
 };
 
-#define SAVING_NAME 64                           /* bytes of a file's name */
+#define SAVING_NAME 64 /* bytes of a file's name */
 
 /* "model-00002-of-00003.safetensors" */
 void saving_name(int slots, uint32_t number, uint32_t of, char *out);

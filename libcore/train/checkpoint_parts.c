@@ -1,7 +1,8 @@
 /* checkpoint_parts.c - every rank writes what it owns; see checkpoint.h and part.h.
  *
- * Of those that hold the same part of a tensor the first one owns it. Who owns what follows from layouts and mesh, so
- * every rank knows the numbers of all files without asking. Nothing is sent but names, sizes and checksums. */
+ * Of those that hold the same part of a tensor the first one owns it. Who owns what follows from layouts and
+ * mesh, so every rank knows the numbers of all files without asking. Nothing is sent but names, sizes and
+ * checksums. */
 #include "train/checkpoint_own.h"
 
 #include "base/file.h"
@@ -35,7 +36,7 @@ static int has_any(struct saving *x, int slots, uint32_t rank)
     for (uint32_t i = 0; i < tn_session_tensors(x->session); i++)
         if (!tn_session_tensor(x->session, i)->is_state == !slots && owned(x, i, rank, &l))
             return 1;
-    return rank == 0;                            /* a file of nothing, rather than none */
+    return rank == 0; /* a file of nothing, rather than none */
 }
 
 /* Numbers of the ranks' files, from 1; 0: a rank that has none. */
@@ -75,7 +76,8 @@ int saving_home(struct saving *x, uint32_t i, char *out)
 
 /* --- writing */
 
-static tn_status declare_one(struct saving *x, uint32_t i, const struct tn_local *l, struct tn_safetensors_writer *w)
+static tn_status declare_one(struct saving *x, uint32_t i, const struct tn_local *l,
+                             struct tn_safetensors_writer *w)
 {
     const struct tn_session_tensor *t = tn_session_tensor(x->session, i);
     char *text;
@@ -142,8 +144,11 @@ static tn_status take_report(struct saving *x, uint32_t rank, const char *report
 
     for (; sscanf(report, "%63s %" SCNu64 " %" SCNx64 "\n%n", name, &bytes, &hash, &n) == 3; report += n) {
         if (!tn_path_exists(tn_save_path(x->save, name)))
-            return tn_error(TN_ERR_IO, "%s, which rank %u wrote, is not where rank 0 looks: checkpoint.dir is not the same "
-                            "folder on both; set checkpoint.gather = yes", tn_save_path(x->save, name), rank);
+            return tn_error(
+                TN_ERR_IO,
+                "%s, which rank %u wrote, is not where rank 0 looks: checkpoint.dir is not the same "
+                "folder on both; set checkpoint.gather = yes",
+                tn_save_path(x->save, name), rank);
         tn_save_add(x->save, name, bytes, hash);
     }
     return TN_OK;
@@ -153,7 +158,8 @@ tn_status saving_parts(struct saving *x)
 {
     struct tn_world *w = tn_session_world(x->session);
     const char *report = "", **reports, *folder;
-    tn_status status = tn_world_spread(w, "checkpoint's folder", x->save ? tn_path_name(tn_save_folder(x->save)) : "", x->arena, &folder);
+    tn_status status = tn_world_spread(
+        w, "checkpoint's folder", x->save ? tn_path_name(tn_save_folder(x->save)) : "", x->arena, &folder);
 
     if (status == TN_OK) {
         folder = tn_path_join(x->arena, x->run, folder);

@@ -1,8 +1,9 @@
 /* checkpoint_save.c - the session's tensors become files; see checkpoint.h.
  *
- * All ranks save together, in three parts: rank 0 makes the folder; tensors are written, by rank 0 alone or by all;
- * rank 0 publishes. After each part the ranks settle what came of it, so what is wrong on one is known to all, nothing
- * is published that is not whole, and a rank that dies in between leaves a hidden folder and no checkpoint. */
+ * All ranks save together, in three parts: rank 0 makes the folder; tensors are written, by rank 0 alone or
+ * by all; rank 0 publishes. After each part the ranks settle what came of it, so what is wrong on one is
+ * known to all, nothing is published that is not whole, and a rank that dies in between leaves a hidden
+ * folder and no checkpoint. */
 #include "train/checkpoint_own.h"
 
 #include "base/file.h"
@@ -14,11 +15,11 @@
 #include <stdlib.h>
 
 #define INDEX "model.safetensors.index.json"
-#define TOKENIZER_LIMIT (256u << 20)             /* bytes of tokenizer.json */
+#define TOKENIZER_LIMIT (256u << 20) /* bytes of tokenizer.json */
 
 uint64_t tn_checkpoint_bytes(const struct tn_session *s)
 {
-    uint64_t bytes = 64u << 10;                  /* headers, state.json */
+    uint64_t bytes = 64u << 10; /* headers, state.json */
 
     for (uint32_t i = 0; i < tn_session_tensors(s); i++)
         bytes += tn_session_tensor(s, i)->bytes + 256;
@@ -39,8 +40,9 @@ static tn_status declare(const struct tn_session *s, int slots, struct tn_safete
     return status < 0 ? status : tn_safetensors_begin(w);
 }
 
-/* All ranks gather each tensor, in one order and to the end, whatever happens to the file: a rank that stopped early
- * would leave the others waiting, so one that cannot go on ends the run. w NULL: there is no file here, or no more. */
+/* All ranks gather each tensor, in one order and to the end, whatever happens to the file: a rank that
+ * stopped early would leave the others waiting, so one that cannot go on ends the run. w NULL: there is no
+ * file here, or no more. */
 static tn_status gather(struct saving *x, int slots, struct tn_safetensors_writer *w)
 {
     tn_status status = TN_OK;
@@ -84,7 +86,8 @@ static tn_status gather_file(struct saving *x, int slots)
 /* Both always, for the sake of the other ranks. */
 static tn_status gather_files(struct saving *x)
 {
-    tn_status model = gather_file(x, 0), optimizer = model < 0 && tn_world_has_failed(tn_session_world(x->session)) ? model : TN_OK;
+    tn_status model = gather_file(x, 0),
+              optimizer = model < 0 && tn_world_has_failed(tn_session_world(x->session)) ? model : TN_OK;
 
     if (optimizer == TN_OK)
         optimizer = gather_file(x, 1);
@@ -182,13 +185,16 @@ static tn_status buffer_new(struct saving *x)
                                 (unsigned long long)most);
 }
 
-static tn_status save(struct saving *x, const struct tn_config *c, const struct tn_dataset *data, int64_t step)
+static tn_status save(struct saving *x, const struct tn_config *c, const struct tn_dataset *data,
+                      int64_t step)
 {
     struct tn_world *w = tn_session_world(x->session);
     int lead = tn_session_shape(x->session)->rank == 0;
-    tn_status status = buffer_new(x);
+    tn_status status;
 
-    if (status == TN_OK && lead)
+    if (tn_world_has_failed(w))
+        return tn_world_failed(w);
+    if ((status = buffer_new(x)) == TN_OK && lead)
         status = tn_save_begin(x->run, step, &x->save);
     if ((status = tn_world_settle(w, status)) < 0)
         return status;

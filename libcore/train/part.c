@@ -43,8 +43,9 @@ char *tn_part_text(const struct tn_value *v, const struct tn_local *l, uint32_t 
 
     for (uint32_t d = 0; d < v->rank; d++)
         json_array_append_new(at, ranges(l, d));
-    root = json_pack("{s:o, s:o, s:o, s:[I, I]}", "shape", numbers(rank, shape), "of", numbers(v->rank, v->size), "at", at,
-                     "chunk", (json_int_t)(l->flat ? l->flat_start : 0), (json_int_t)l->count);
+    root =
+        json_pack("{s:o, s:o, s:o, s:[I, I]}", "shape", numbers(rank, shape), "of", numbers(v->rank, v->size),
+                  "at", at, "chunk", (json_int_t)(l->flat ? l->flat_start : 0), (json_int_t)l->count);
     text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text)
@@ -59,21 +60,25 @@ static int same_numbers(const json_t *list, uint32_t n, const int64_t *x)
     int same = json_is_array(list) && json_array_size(list) == n;
 
     for (uint32_t i = 0; i < n && same; i++)
-        same = json_is_integer(json_array_get(list, i)) && json_integer_value(json_array_get(list, i)) == x[i];
+        same =
+            json_is_integer(json_array_get(list, i)) && json_integer_value(json_array_get(list, i)) == x[i];
     return same;
 }
 
 /* Ranges of dim d; 0: they make no sense. One range needs no index. */
-static int read_dim(const json_t *list, int64_t size, uint32_t d, struct tn_arena *arena, struct tn_local *out)
+static int read_dim(const json_t *list, int64_t size, uint32_t d, struct tn_arena *arena,
+                    struct tn_local *out)
 {
     size_t n = json_array_size(list);
     int64_t *index = tn_alloc_array(arena, (size_t)size + 1, sizeof *index), k = 0;
 
     for (size_t i = 0; i < n; i++) {
-        const json_t *pair = json_array_get(list, i), *a = json_array_get(pair, 0), *b = json_array_get(pair, 1);
+        const json_t *pair = json_array_get(list, i), *a = json_array_get(pair, 0),
+                     *b = json_array_get(pair, 1);
         int64_t first = json_integer_value(a), end = json_integer_value(b);
 
-        if (!json_is_integer(a) || !json_is_integer(b) || first < 0 || end <= first || end > size || end - first > size - k)
+        if (!json_is_integer(a) || !json_is_integer(b) || first < 0 || end <= first || end > size ||
+            end - first > size - k)
             return 0;
         while (first < end)
             index[k++] = first++;
@@ -84,27 +89,28 @@ static int read_dim(const json_t *list, int64_t size, uint32_t d, struct tn_aren
     return json_is_array(list);
 }
 
-static int read_part(const json_t *root, const struct tn_value *v, uint32_t rank, const int64_t *shape, int64_t count,
-                     struct tn_arena *arena, struct tn_local *out)
+static int read_part(const json_t *root, const struct tn_value *v, uint32_t rank, const int64_t *shape,
+                     int64_t count, struct tn_arena *arena, struct tn_local *out)
 {
     const json_t *at = json_object_get(root, "at"), *chunk = json_object_get(root, "chunk");
     int64_t box = 1;
 
-    *out = (struct tn_local){.count = count, .flat = 1, .flat_start = json_integer_value(json_array_get(chunk, 0))};
+    *out = (struct tn_local){
+        .count = count, .flat = 1, .flat_start = json_integer_value(json_array_get(chunk, 0))};
     if (!same_numbers(json_object_get(root, "shape"), rank, shape) ||
         !same_numbers(json_object_get(root, "of"), v->rank, v->size) || json_array_size(at) != v->rank)
         return 0;
     for (uint32_t d = 0; d < v->rank; d++) {
         if (!read_dim(json_array_get(at, d), v->size[d], d, arena, out))
             return 0;
-        box *= out->size[d];                     /* at most the tensor's elements */
+        box *= out->size[d]; /* at most the tensor's elements */
     }
-    return same_numbers(chunk, 2, (const int64_t[]){out->flat_start, count}) && count > 0 && out->flat_start >= 0 &&
-           out->flat_start <= box - count;
+    return same_numbers(chunk, 2, (const int64_t[]){out->flat_start, count}) && count > 0 &&
+           out->flat_start >= 0 && out->flat_start <= box - count;
 }
 
-tn_status tn_part_read(const char *text, const struct tn_value *v, uint32_t rank, const int64_t *shape, int64_t count,
-                       struct tn_arena *arena, struct tn_local *out)
+tn_status tn_part_read(const char *text, const struct tn_value *v, uint32_t rank, const int64_t *shape,
+                       int64_t count, struct tn_arena *arena, struct tn_local *out)
 {
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     int fits = root && read_part(root, v, rank, shape, count, arena, out);

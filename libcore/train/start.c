@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define SEEN_WITHIN 1.0                          /* seconds until a folder that is shared must be seen */
+#define SEEN_WITHIN 1.0 /* seconds until a folder that is shared must be seen */
 
 const char *tn_run_folder(struct tn_config *c)
 {
@@ -71,15 +71,16 @@ static tn_status check_space(const struct train *t)
         t->dir, (double)have / 1e6, (double)need / 1e6);
 }
 
-/* Does every rank see the folder that rank 0 has opened? Whoever does not looks again for a while: a file server may be
- * slow to show it. */
+/* Does every rank see the folder that rank 0 has opened? Whoever does not looks again for a while: a file
+ * server may be slow to show it. */
 static tn_status compare_folder(struct train *t, int *same)
 {
     struct tn_arena *a = tn_arena_new();
     char here[TN_RUNS_MARK];
     const char *mark = "";
     double until = tn_seconds() + SEEN_WITHIN;
-    tn_status status = tn_world_spread(t->world, "run directory", t->lead ? tn_runs_mark(t->runs) : "", a, &mark);
+    tn_status status =
+        tn_world_spread(t->world, "run directory", t->lead ? tn_runs_mark(t->runs) : "", a, &mark);
 
     *same = status == TN_OK && !strcmp(tn_runs_look(t->dir, here), mark);
     while (status == TN_OK && !*same && tn_seconds() < until) {
@@ -93,7 +94,8 @@ static tn_status compare_folder(struct train *t, int *same)
 /* Every rank writes its part where they share the folder, unless the user wants one writer. */
 static tn_status choose_writers(struct train *t)
 {
-    int wish = tn_config_text(t->c, "checkpoint.gather") ? tn_config_flag(t->c, "checkpoint.gather") : -1, same;
+    int wish = tn_config_text(t->c, "checkpoint.gather") ? tn_config_flag(t->c, "checkpoint.gather") : -1,
+        same;
     tn_status status = TN_OK;
 
     if (tn_session_shape(t->session)->world == 1 || wish == 1)
@@ -101,14 +103,20 @@ static tn_status choose_writers(struct train *t)
     if ((status = compare_folder(t, &same)) < 0)
         return status;
     if (wish == 0 && !same)
-        status = tn_error(TN_ERR_INPUT, "%s is not the folder that rank 0 has: with checkpoint.gather = no every rank writes "
-                          "there, so it must be one that they share", t->dir);
+        status =
+            tn_error(TN_ERR_INPUT,
+                     "%s is not the folder that rank 0 has: with checkpoint.gather = no every rank writes "
+                     "there, so it must be one that they share",
+                     t->dir);
     if (wish == 0)
         status = tn_world_settle(t->world, status);
     t->together = status == TN_OK && !tn_session_any(t->session, !same);
     if (status == TN_OK && !t->together && t->lead)
-        tn_log(TN_LOG_INFO, "%s is not shared by all ranks: rank 0 writes the checkpoints, and to go on from one it must lie "
-               "on every host", t->dir);
+        tn_log(
+            TN_LOG_INFO,
+            "%s is not shared by all ranks: rank 0 writes the checkpoints, and to go on from one it must lie "
+            "on every host",
+            t->dir);
     return status;
 }
 
@@ -133,7 +141,8 @@ static const char *mesh_text(const struct train *t, char *out, size_t room)
 
     for (int a = 0, first = 1; a < TN_AXES && n < room; a++)
         if (m->size[a] > 1) {
-            n += (size_t)snprintf(out + n, room - n, "%s%s %lld", first ? "" : ", ", tn_axis_name[a], (long long)m->size[a]);
+            n += (size_t)snprintf(out + n, room - n, "%s%s %lld", first ? "" : ", ", tn_axis_name[a],
+                                  (long long)m->size[a]);
             first = 0;
         }
     if (n < room)
@@ -228,7 +237,7 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
 {
     tn_status status = TN_OK;
 
-    if (k && from->step >= t->steps) {           /* on all ranks */
+    if (k && from->step >= t->steps) { /* on all ranks */
         t->done = 1;
         tn_progress_say(&t->progress, "%s is at step %lld and train.steps = %lld: nothing is left to do",
                         from->path, (long long)from->step, (long long)t->steps);
@@ -294,7 +303,8 @@ tn_status train_start(struct tn_config *c, struct train *t)
     t->steps = tn_config_int(c, "train.steps");
     tn_schedule_read(c, &t->schedule);
     t->lead = tn_session_shape(t->session)->rank == 0;
-    tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"), &t->progress);
+    tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"),
+                      &t->progress);
     t->world = tn_session_world(t->session);
     status = look(t, &from, &k);
     if (status == TN_OK)

@@ -233,7 +233,8 @@ static tn_status open_store(struct tn_world *w, double until)
     if ((s = serve(w, &job, &port)) < 0)
         return s;
     where = listen_where(w, room, sizeof room);
-    snprintf(w->own->listens, sizeof w->own->listens, "%s port %u", where ? where : "all its addresses", port);
+    snprintf(w->own->listens, sizeof w->own->listens, "%s port %u", where ? where : "all its addresses",
+             port);
     if (is_published(w)) {
         if ((s = write_address(w, port, job.nonce, address, sizeof address)) < 0 ||
             (s = w->bootstrap->publish(address, out, sizeof out, w->timeout)) < 0)

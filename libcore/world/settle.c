@@ -15,7 +15,8 @@ static tn_status explain(struct tn_world *w, tn_status s)
     return s < 0 && tn_world_has_failed(w) ? tn_world_failed(w) : s;
 }
 
-static tn_status take(struct tn_world *w, const char *key, double seconds, struct tn_arena *a, const char **out)
+static tn_status take(struct tn_world *w, const char *key, double seconds, struct tn_arena *a,
+                      const char **out)
 {
     char *text;
     uint64_t bytes;
@@ -66,7 +67,8 @@ tn_status tn_world_spread(struct tn_world *w, const char *what, const char *text
         return explain(w, tn_store_set(w->own->client, key, text, strlen(text)));
     s = take(w, key, w->timeout + MARGIN, a, out);
     if (s == TN_ERR_TIMEOUT)
-        s = tn_error(s, "rank 0 of %u did not say within %g s what came of the %s", w->size, w->timeout, what);
+        s = tn_error(s, "rank 0 of %u did not say within %g s what came of the %s", w->size, w->timeout,
+                     what);
     return explain(w, s);
 }
 
@@ -128,7 +130,8 @@ static const char *compose(const struct tn_world *w, struct tn_arena *a, const c
         if (!*text[r] || q < r || kinds++ == 8)
             continue;
         out = n++ ? tn_text(a, "%s\n%s: %s", out, say_who(w, a, text, r), trouble_of(text[r]))
-                  : tn_text(a, "%ld %s: %s", strtol(text[r], NULL, 10), say_who(w, a, text, r), trouble_of(text[r]));
+                  : tn_text(a, "%ld %s: %s", strtol(text[r], NULL, 10), say_who(w, a, text, r),
+                            trouble_of(text[r]));
     }
     return out;
 }

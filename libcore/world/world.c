@@ -76,14 +76,15 @@ static tn_status join(struct tn_world *w, const struct tn_config *c, tn_status o
     if ((s = tn_world_settle(w, own)) < 0)
         return s;
     tn_world_say(w);
-    if ((s = tn_world_provide(w->own->client)) < 0 || (s = agree_plugins(w)) < 0 || (s = agree_config(w, c)) < 0)
+    if ((s = tn_world_provide(w->own->client)) < 0 || (s = agree_plugins(w)) < 0 ||
+        (s = agree_config(w, c)) < 0)
         return s;
     tn_world_phase(w, "start", 0);
     return TN_OK;
 }
 
-/* What all know stays as it is; any other reason is this rank's own, and the others are told. Who comes with a
- * trouble has nothing better to say than that, and does not wait long for those to whom it says it. */
+/* What all know stays as it is; any other reason is this rank's own, and the others are told. Who comes with
+ * a trouble has nothing better to say than that, and does not wait long for those to whom it says it. */
 tn_status tn_world_join(struct tn_world *w, const struct tn_config *c, tn_status own)
 {
     tn_status s;

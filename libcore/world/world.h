@@ -13,8 +13,8 @@
  *
  * A process that ends without close counts as dead, so an error on one rank ends all. To end with an error on
  * purpose, call tn_world_abandon first: then the others say why, at once; or, where all come by, settle. Who
- * closes with an error recorded waits for the others to close too, ten seconds or backend.timeout at the most,
- * and then they are told. */
+ * closes with an error recorded waits for the others to close too, ten seconds or backend.timeout at the
+ * most, and then they are told. */
 #ifndef TN_WORLD_WORLD_H
 #define TN_WORLD_WORLD_H
 #include <tenon/bootstrap.h>
@@ -35,8 +35,8 @@ struct tn_world {
     const struct tn_comm_api *comm_api;
     struct tn_comm *comm;           /* of all ranks, after open */
     struct tn_comm *group[TN_AXES]; /* along each axis; NULL where its size is 1 */
-    struct tn_comm *back;           /* a second one along pp: messages of the backward have an order of their own */
-    uint32_t cpu_sharers;           /* ranks that run on the same CPUs as this one, it included */
+    struct tn_comm *back; /* a second one along pp: messages of the backward have an order of their own */
+    uint32_t cpu_sharers; /* ranks that run on the same CPUs as this one, it included */
     uint32_t reserved0;
     struct tn_world_own *own;
 };
@@ -60,17 +60,19 @@ struct tn_fact {
 };
 tn_status tn_world_agree(struct tn_world *w, const char *what, const struct tn_fact *fact, uint32_t n);
 
-/* Each comes with what it has: TN_OK on all, or the same error on all, whose sentence names the ranks and their
- * troubles. Rank 0 says it, on the others it is hushed (base/status.h). So a run that cannot begin says why
- * once. Without a store, and with NULL, the result is own. */
+/* Each comes with what it has: TN_OK on all, or the same error on all, whose sentence names the ranks and
+ * their troubles. Rank 0 says it, on the others it is hushed (base/status.h). So a run that cannot begin says
+ * why once. Without a store, and with NULL, the result is own. */
 tn_status tn_world_settle(struct tn_world *w, tn_status own);
 /* What was settled last is no reason to end. */
 void tn_world_go_on(struct tn_world *w);
-/* A text of each rank to rank 0, *out by rank there and NULL elsewhere; from rank 0 to all. In the arena. Only
- * spread knows a world without a store. */
+/* A text of each rank to rank 0, *out by rank there and NULL elsewhere; from rank 0 to all. In the arena.
+ * Only spread knows a world without a store. */
 struct tn_arena;
-tn_status tn_world_collect(struct tn_world *w, const char *what, const char *text, struct tn_arena *a, const char ***out);
-tn_status tn_world_spread(struct tn_world *w, const char *what, const char *text, struct tn_arena *a, const char **out);
+tn_status tn_world_collect(struct tn_world *w, const char *what, const char *text, struct tn_arena *a,
+                           const char ***out);
+tn_status tn_world_spread(struct tn_world *w, const char *what, const char *text, struct tn_arena *a,
+                          const char **out);
 
 /* --- what this rank is doing, for the others when something fails. Cheap. Any thread. */
 /* name: borrowed for ever ("load", "step"). heartbeat: rank 0 says every so often that it goes on. */
@@ -85,11 +87,12 @@ void tn_world_waits(struct tn_world *w, const char *collective, uint64_t sequenc
  * NULL: the current one. Any thread. */
 tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *collective, uint64_t sequence,
                         int64_t peer);
-/* This rank ends with a trouble of its own; the others are told the text at once. close will not wait. Nothing
- * where all know already. */
+/* This rank ends with a trouble of its own; the others are told the text at once. close will not wait.
+ * Nothing where all know already. */
 void tn_world_abandon(struct tn_world *w, const char *text);
 int tn_world_has_failed(struct tn_world *w); /* start no save any more; NULL: no */
-tn_status tn_world_failed(struct tn_world *w); /* TN_ERR, and the sentence is recorded again, if there is one */
+tn_status
+tn_world_failed(struct tn_world *w); /* TN_ERR, and the sentence is recorded again, if there is one */
 
 /* Did a launcher start this process? A bootstrap that knows of none scores 1. Asks in children, and changes
  * nothing. */

@@ -1,7 +1,7 @@
 /* same.c - do two files of tensors say the same?    same TOLERANCE A.safetensors B.safetensors
  *
- * Every tensor of A must be in B, and the reverse, of the same shape; no element may differ by more than TOLERANCE of
- * the largest in its tensor. Prints what differs; exit 1. */
+ * Every tensor of A must be in B, and the reverse, of the same shape; no element may differ by more than
+ * TOLERANCE of the largest in its tensor. Prints what differs; exit 1. */
 #include <math.h>
 #include <stdlib.h>
 #include "base/status.h"
@@ -21,7 +21,8 @@ static int differs(const struct tn_tensor *a, const struct tn_tensor *b, double 
     const float *x = a->data, *y = b ? b->data : NULL;
     double most, worst = 0;
 
-    if (!b || a->dtype != TN_F32 || b->dtype != TN_F32 || a->rank != b->rank || memcmp(a->shape, b->shape, a->rank * sizeof *a->shape))
+    if (!b || a->dtype != TN_F32 || b->dtype != TN_F32 || a->rank != b->rank ||
+        memcmp(a->shape, b->shape, a->rank * sizeof *a->shape))
         return printf("%s: missing, or of another kind\n", a->name) > 0;
     most = largest(x, a->bytes / 4);
     for (uint64_t i = 0; i < a->bytes / 4; i++)
@@ -43,7 +44,8 @@ int main(int argc, char **argv)
     if (!tn_safetensors_count(a) || tn_safetensors_count(a) != tn_safetensors_count(b))
         bad = printf("%d and %d tensors\n", (int)tn_safetensors_count(a), (int)tn_safetensors_count(b));
     for (uint64_t i = 0; i < tn_safetensors_count(a); i++)
-        bad |= differs(tn_safetensors_at(a, i), tn_safetensors_find(b, tn_safetensors_at(a, i)->name), atof(argv[1]));
+        bad |= differs(tn_safetensors_at(a, i), tn_safetensors_find(b, tn_safetensors_at(a, i)->name),
+                       atof(argv[1]));
     tn_safetensors_close(a);
     tn_safetensors_close(b);
     return bad != 0;
