@@ -159,7 +159,7 @@ tn_status saving_parts(struct saving *x)
     struct tn_world *w = tn_session_world(x->session);
     const char *report = "", **reports, *folder;
     tn_status status = tn_world_spread(
-        w, "checkpoint's folder", x->save ? tn_path_name(tn_save_folder(x->save)) : "", x->arena, &folder);
+        w, "the checkpoint's folder", x->save ? tn_path_name(tn_save_folder(x->save)) : "", x->arena, &folder);
 
     if (status == TN_OK) {
         folder = tn_path_join(x->arena, x->run, folder);
@@ -169,7 +169,7 @@ tn_status saving_parts(struct saving *x)
         status = write_file(x, 1, folder, &report);
     if ((status = tn_world_settle(w, status)) < 0)
         return status;
-    status = tn_world_collect(w, "files", report, x->arena, &reports);
+    status = tn_world_collect(w, "its files", report, x->arena, &reports);
     for (uint32_t r = 0; x->save && r < tn_session_shape(x->session)->world && status == TN_OK; r++)
         status = take_report(x, r, reports[r]);
     return status;

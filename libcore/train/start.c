@@ -80,7 +80,7 @@ static tn_status compare_folder(struct train *t, int *same)
     const char *mark = "";
     double until = tn_seconds() + SEEN_WITHIN;
     tn_status status =
-        tn_world_spread(t->world, "run directory", t->lead ? tn_runs_mark(t->runs) : "", a, &mark);
+        tn_world_spread(t->world, "the run directory", t->lead ? tn_runs_mark(t->runs) : "", a, &mark);
 
     *same = status == TN_OK && !strcmp(tn_runs_look(t->dir, here), mark);
     while (status == TN_OK && !*same && tn_seconds() < until) {

@@ -129,11 +129,11 @@ tn_status tn_world_agree(struct tn_world *w, const char *what, const struct tn_f
     if (!w || !w->own->client)
         return TN_OK;
     a = tn_arena_new();
-    s = tn_world_collect(w, what, write_facts(a, fact, n), a, &text);
+    s = tn_world_collect(w, tn_text(a, "its %s", what), write_facts(a, fact, n), a, &text);
     if (s == TN_OK && !w->rank)
         result = compare_texts(a, what, text, w->size);
     if (s == TN_OK)
-        s = tn_world_spread(w, what, result, a, &result);
+        s = tn_world_spread(w, tn_text(a, "whether they agree in their %s", what), result, a, &result);
     if (s == TN_OK && *result)
         s = tn_world_agreed(w, TN_ERR_CONFIG, result);
     tn_arena_free(a);

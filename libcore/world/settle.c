@@ -7,12 +7,17 @@
 #include "base/status.h"
 #include "world/world_own.h"
 
-#define MARGIN 3.0 /* seconds that the others wait longer than rank 0, for its words */
+#define MARGIN 1.0 /* seconds that the others wait longer than rank 0, for its words */
 
-/* What a failed wait means: a verdict, if there is one. */
-static tn_status explain(struct tn_world *w, tn_status s)
+/* What a failed wait means: the verdict that there is, or that is asked for now. */
+static tn_status explain(struct tn_world *w, const char *where, tn_status s)
 {
-    return s < 0 && tn_world_has_failed(w) ? tn_world_failed(w) : s;
+    if (s < 0 && tn_world_has_failed(w))
+        s = tn_world_failed(w);
+    else if (s == TN_ERR_TIMEOUT)
+        s = tn_world_fail(w, NULL, where, 0, -1);
+    tn_world_waits(w, NULL, 0, -1);
+    return s;
 }
 
 static tn_status take(struct tn_world *w, const char *key, double seconds, struct tn_arena *a,
@@ -32,29 +37,28 @@ static tn_status take(struct tn_world *w, const char *key, double seconds, struc
 tn_status tn_world_collect(struct tn_world *w, const char *what, const char *text, struct tn_arena *a,
                            const char ***out)
 {
+    const char *where = tn_text(a, "telling rank 0 %s", what);
     double until = tn_net_now() + w->timeout;
     char key[TN_STORE_KEY];
     tn_status s;
 
     *out = NULL;
     w->own->exchanges++;
+    tn_world_waits(w, where, 0, -1);
     snprintf(key, sizeof key, "tenon/to/%u/%u", w->own->exchanges, w->rank);
     s = tn_store_set(w->own->client, key, text, strlen(text));
-    if (s < 0 || w->rank)
-        return explain(w, s);
     *out = tn_alloc_array(a, w->size, sizeof **out);
-    for (uint32_t r = 0; r < w->size && s == TN_OK; r++) {
+    for (uint32_t r = 0; r < w->size && s == TN_OK && !w->rank; r++) {
         snprintf(key, sizeof key, "tenon/to/%u/%u", w->own->exchanges, r);
         s = take(w, key, until - tn_net_now(), a, &(*out)[r]);
-        if (s == TN_ERR_TIMEOUT)
-            s = tn_error(s, "rank %u of %u did not say its %s within %g s", r, w->size, what, w->timeout);
     }
-    return explain(w, s);
+    return explain(w, where, s);
 }
 
 tn_status tn_world_spread(struct tn_world *w, const char *what, const char *text, struct tn_arena *a,
                           const char **out)
 {
+    const char *where = tn_text(a, "hearing %s from rank 0", what);
     char key[TN_STORE_KEY];
     tn_status s;
 
@@ -62,14 +66,13 @@ tn_status tn_world_spread(struct tn_world *w, const char *what, const char *text
     if (!w || !w->own->client)
         return TN_OK;
     w->own->exchanges++;
+    tn_world_waits(w, where, 0, -1);
     snprintf(key, sizeof key, "tenon/from/%u", w->own->exchanges);
     if (!w->rank)
-        return explain(w, tn_store_set(w->own->client, key, text, strlen(text)));
-    s = take(w, key, w->timeout + MARGIN, a, out);
-    if (s == TN_ERR_TIMEOUT)
-        s = tn_error(s, "rank 0 of %u did not say within %g s what came of the %s", w->size, w->timeout,
-                     what);
-    return explain(w, s);
+        s = tn_store_set(w->own->client, key, text, strlen(text));
+    else
+        s = take(w, key, w->timeout + MARGIN, a, out);
+    return explain(w, where, s);
 }
 
 tn_status tn_world_agreed(struct tn_world *w, tn_status code, const char *words)
@@ -147,11 +150,11 @@ tn_status tn_world_settle(struct tn_world *w, tn_status own)
     a = tn_arena_new();
     if (own < 0)
         mine = tn_text(a, "%d %s", (int)own, tn_error_text());
-    s = tn_world_collect(w, "result", mine, a, &text);
+    s = tn_world_collect(w, "the result", mine, a, &text);
     if (s == TN_OK && !w->rank)
         result = compose(w, a, text);
     if (s == TN_OK)
-        s = tn_world_spread(w, "results", result, a, &result);
+        s = tn_world_spread(w, "the results", result, a, &result);
     if (s == TN_OK && *result)
         s = tn_world_agreed(w, (tn_status)strtol(result, NULL, 10), trouble_of(result));
     else if (s < 0 && own < 0 && !tn_world_has_failed(w))

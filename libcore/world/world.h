@@ -66,8 +66,8 @@ tn_status tn_world_agree(struct tn_world *w, const char *what, const struct tn_f
 tn_status tn_world_settle(struct tn_world *w, tn_status own);
 /* What was settled last is no reason to end. */
 void tn_world_go_on(struct tn_world *w);
-/* A text of each rank to rank 0, *out by rank there and NULL elsewhere; from rank 0 to all. In the arena.
- * Only spread knows a world without a store. */
+/* A text of each rank to rank 0, *out by rank there and of no use elsewhere; from rank 0 to all. In the arena.
+ * what: what it is, for those who hear that it failed. Only spread knows a world without a store. */
 struct tn_arena;
 tn_status tn_world_collect(struct tn_world *w, const char *what, const char *text, struct tn_arena *a,
                            const char ***out);
