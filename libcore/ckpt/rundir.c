@@ -18,7 +18,7 @@
 struct tn_runs {
     char *run;
     int lock;                                    /* descriptor; the lock goes with it */
-    char mark[TN_RUNS_MARK];                     /* what stands in the file .lock: process, random number */
+    char mark[TN_RUNS_MARK];                     /* the line in the file .lock: process, random number */
 };
 
 char *tn_runs_path(const char *run, int64_t step)
@@ -252,7 +252,7 @@ static tn_status take_lock(struct tn_runs *r)
 
     if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
         number = (uint64_t)time(NULL);
-    n = snprintf(r->mark, sizeof r->mark, "%ld %016" PRIx64, (long)getpid(), number);
+    n = snprintf(r->mark, sizeof r->mark, "%ld %016" PRIx64 "\n", (long)getpid(), number);
     if (flock(r->lock, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK)
             return in_use(r->run, r->lock);
