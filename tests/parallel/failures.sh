@@ -167,6 +167,19 @@ if objcopy --remove-section .note.gnu.build-id other.so 2>/dev/null; then
 fi
 expect_no_file wrong
 
+case_ "a rank that ends with an error of its own"
+if (ulimit -v 1500000; "$TENON" --version >/dev/null 2>&1); then        # not under sanitizers
+    fresh
+    large=(checkpoint.dir=wrong model.n_embd=1024 model.n_layer=10 train.micro_batch=6 backend.timeout=60)
+    struck=$(date +%s%N)
+    start 0 2 -- "${large[@]}"
+    (ulimit -v 1500000; start 1 2 -- "${large[@]}"; wait)               # 2 GB are needed
+    ended 1 $soon 0 1
+    says 1 '^tenon: cpu: no room for [0-9.]+ MiB'
+    says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\) failed: cpu: no room for [0-9.]+ MiB.*; rank 0 was in phase (start|load)'
+    expect_no_file wrong
+fi
+
 case_ "addresses that contradict each other"
 fresh
 start 0 2 -- checkpoint.dir=wrong backend.timeout=1; start 1 2 MASTER_PORT=$((ranks_port + 7)) -- checkpoint.dir=wrong backend.timeout=1
