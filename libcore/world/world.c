@@ -168,6 +168,8 @@ tn_status tn_world_open(struct tn_world *w)
         tn_world_phase(w, "start", 0);
         return s;
     }
+    if (tn_world_has_failed(w)) /* that is why it did not open */
+        return tn_world_failed(w);
     snprintf(why, sizeof why, "%s", tn_error_text());
     tn_world_fail(w, "connect", NULL, 0, -1);
     return tn_error(s, "communicator %s: %.500s; %s", w->comm_name, why, w->own->verdict);

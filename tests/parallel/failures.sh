@@ -176,7 +176,7 @@ if (ulimit -v 1500000; "$TENON" --version >/dev/null 2>&1); then        # not un
     (ulimit -v 1500000; start 1 2 -- "${large[@]}"; wait)               # 2 GB are needed
     ended 1 $soon 0 1
     says 1 '^tenon: cpu: no room for [0-9.]+ MiB'
-    says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\) failed: cpu: no room for [0-9.]+ MiB.*; rank 0 was in phase (start|load)'
+    says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\) failed: cpu: no room for [0-9.]+ MiB.*; rank 0 was in phase (start|load|connect)'
     expect_no_file wrong
 fi
 
