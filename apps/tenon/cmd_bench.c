@@ -5,9 +5,11 @@
 #include <stdlib.h>
 
 #include "base/config.h"
+#include "base/status.h"
 #include "bench.h"
 #include "train/schedule.h"
 #include "vocabulary.h"
+#include "world/world.h"
 
 #define SEED 1
 #define SQUARE 2048
@@ -119,6 +121,8 @@ static tn_status bench(const struct options *o, double start)
         else
             bench_text(&b);
     }
+    if (s < 0)
+        tn_world_abandon(tn_session_world(b.session), tn_error_text());
     tn_session_close(b.session);
     tn_config_free(c);
     tn_arena_free(b.arena);

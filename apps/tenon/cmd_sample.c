@@ -17,6 +17,7 @@
 #include "train/checkpoint.h"
 #include "train/choose.h"
 #include "train/session.h"
+#include "world/world.h"
 
 #define PROMPT_LIMIT (64u << 20)                 /* bytes */
 
@@ -271,6 +272,8 @@ static tn_status sample(const struct options *o)
     tn_decoder_free(s.decoder);
     tn_tokenizer_free(s.tokenizer);
     tn_checkpoint_close(s.checkpoint);
+    if (status < 0)
+        tn_world_abandon(tn_session_world(s.session), tn_error_text());
     tn_session_close(s.session);
     tn_config_free(s.config);
     tn_arena_free(s.arena);

@@ -12,10 +12,12 @@
 
 #include "base/arena.h"
 #include "base/config.h"
+#include "base/status.h"
 #include "ckpt/safetensors.h"
 #include "options.h"
 #include "train/schedule.h"
 #include "train/session.h"
+#include "world/world.h"
 
 struct step {
     struct tn_arena *arena;
@@ -278,10 +280,11 @@ static tn_status update(struct step *s, int64_t i, const struct tn_schedule *sch
     s->loss[i] = r.loss;
     s->gnorm[i] = r.gnorm;
     if (status == TN_OK && (!isfinite(r.loss) || !isfinite(r.gnorm)))
-        return tn_error(TN_ERR_NUMBER,
-                        "step %" PRId64
-                        ": loss %g, gradient norm %g; the first tensor that is not finite is %s",
-                        i, r.loss, r.gnorm, tn_session_nonfinite(s->session));
+        return tn_world_settle(
+            tn_session_world(s->session),
+            tn_error(TN_ERR_NUMBER,
+                     "step %" PRId64 ": loss %g, gradient norm %g; the first tensor that is not finite is %s",
+                     i, r.loss, r.gnorm, tn_session_nonfinite(s->session)));
     return status;
 }
 
@@ -314,13 +317,13 @@ static tn_status run(struct step *s, const char *out)
     const struct tn_session_options use = {.use = TN_SESSION_TRAIN | TN_SESSION_STEP};
     tn_status status = tn_session_open(s->session, &use);
 
-    if (status == TN_OK)
-        status = check_case(s);
-    if (status == TN_OK)
+    if (status < 0)
+        return status;
+    if ((status = check_case(s)) == TN_OK)
         status = set_weights(s);
     if (status == TN_OK && tn_session_shape(s->session)->rank == 0)
         status = tn_safetensors_create(out, &s->out);
-    if (status < 0)
+    if ((status = tn_world_settle(tn_session_world(s->session), status)) < 0)
         return status;
     s->batch =
         tn_alloc_array(s->arena, 2 * (size_t)(s->tokens->shape[1] * s->tokens->shape[2]), sizeof *s->batch);
@@ -366,6 +369,8 @@ static tn_status step(const struct options *o)
     if (status == TN_OK)
         status = run(&s, options_text(o, "out"));
     free(s.buffer);
+    if (status < 0)
+        tn_world_abandon(tn_session_world(s.session), tn_error_text());
     tn_session_close(s.session);
     tn_config_free(s.config);
     tn_safetensors_close(s.file);

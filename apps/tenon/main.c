@@ -54,7 +54,7 @@ tn_status command_unknown(const char *name)
 
 int command_end(tn_status status)
 {
-    if (status < 0)
+    if (status < 0 && !tn_error_is_hushed())
         tn_log(TN_LOG_ERROR, "%s", *tn_error_text() ? tn_error_text() : "failed, and no reason was recorded");
     return tn_exit_code(status);
 }

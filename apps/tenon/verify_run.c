@@ -10,6 +10,7 @@
 #include "train/engine.h"
 #include "verify.h"
 #include "vocabulary.h"
+#include "world/world.h"
 
 #define STREAM 0x76657266u /* of the generator: no parameter's */
 
@@ -131,6 +132,8 @@ tn_status verify_run(struct tn_config *c, const struct verify_task *t, const str
         r->kernels = tn_text(r->arena, "%s", tn_session_kernels(s));
         status = work(s, c, t, r);
     }
+    if (status < 0)
+        tn_world_abandon(tn_session_world(s), tn_error_text());
     tn_session_close(s);
     return status;
 }

@@ -183,5 +183,7 @@ const struct tn_key tn_keys[] = {
      .help = "Checkpoints that stay, the newest; 0: all"},
     {SECTION("checkpoint", "resume"), TEXT("auto, none, a step or a path"), .preset = "auto",
      .help = "Where to go on from; auto: the newest complete checkpoint of dir, if there is one"},
+    {SECTION("checkpoint", "gather"), FLAG, .otherwise = "no where all processes see the same dir",
+     .help = "Whether the first process writes whole tensors for all, instead of each what it holds"},
     {0},
 };

@@ -15,6 +15,7 @@
 
 struct record {
     tn_status status;
+    int hushed;
     char *text;                                  /* own below or heap, owned; NULL: no error */
     char own[768];
 };
@@ -88,6 +89,7 @@ tn_status tn_error_long_at(const char *file, int32_t line, tn_status code, const
     }
     last.text = place;
     last.status = code;
+    last.hushed = 0;
     return code;
 }
 
@@ -110,6 +112,17 @@ void tn_error_clear(void)
 {
     text_drop();
     last.status = TN_OK;
+    last.hushed = 0;
+}
+
+void tn_error_hush(void)
+{
+    last.hushed = last.text != NULL;
+}
+
+int tn_error_is_hushed(void)
+{
+    return last.hushed;
 }
 
 int tn_exit_code(tn_status status)

@@ -17,6 +17,9 @@ extern struct tn_host tn_host_table;
 const char *tn_error_text(void);
 tn_status tn_error_status(void);
 void tn_error_clear(void);
+/* Somebody else says the last error of this thread, another rank for one: who ends the program is silent. */
+void tn_error_hush(void);
+int tn_error_is_hushed(void);
 
 /* As tn_error, for texts of any length that are ready, such as the list of all problems of a configuration.
  */

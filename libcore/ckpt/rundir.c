@@ -11,11 +11,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 struct tn_runs {
     char *run;
     int lock;                                    /* descriptor; the lock goes with it */
+    char mark[TN_RUNS_MARK];                     /* the line in the file .lock: process, random number */
 };
 
 char *tn_runs_path(const char *run, int64_t step)
@@ -244,16 +247,19 @@ static tn_status in_use(const char *run, int lock)
 
 static tn_status take_lock(struct tn_runs *r)
 {
-    char pid[24];
-    int n = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    uint64_t number = 0;
+    int n;
 
+    if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+        number = (uint64_t)time(NULL);
+    n = snprintf(r->mark, sizeof r->mark, "%ld %016" PRIx64 "\n", (long)getpid(), number);
     if (flock(r->lock, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK)
             return in_use(r->run, r->lock);
         tn_log(TN_LOG_WARNING, "cannot lock %s (%s): make sure that no other run writes there", r->run,
                strerror(errno));
     }
-    if (ftruncate(r->lock, 0) || pwrite(r->lock, pid, (size_t)n, 0) != n)
+    if (ftruncate(r->lock, 0) || pwrite(r->lock, r->mark, (size_t)n, 0) != n)
         return tn_error(TN_ERR_INPUT, "cannot write %s/.lock: %s", r->run, strerror(errno));
     return TN_OK;
 }
@@ -283,6 +289,24 @@ tn_status tn_runs_open(const char *run, struct tn_runs **out)
     clear_leftovers(run);
     *out = r;
     return TN_OK;
+}
+
+const char *tn_runs_mark(const struct tn_runs *r)
+{
+    return r->mark;
+}
+
+const char *tn_runs_look(const char *run, char out[TN_RUNS_MARK])
+{
+    struct tn_arena *a = tn_arena_new();
+    int fd = open(tn_path_join(a, run, ".lock"), O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, out, TN_RUNS_MARK - 1);
+
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = 0;
+    tn_arena_free(a);
+    return out;
 }
 
 void tn_runs_close(struct tn_runs *r)

@@ -13,6 +13,11 @@
 struct tn_runs;
 tn_status tn_runs_open(const char *run, struct tn_runs **out);
 void tn_runs_close(struct tn_runs *r);           /* NULL is fine */
+/* A text that is another one each time a run is opened for writing, and the one that lies in the directory now, from
+ * whatever process; "" if none does. So others can tell whether theirs is the same directory. */
+#define TN_RUNS_MARK 48u
+const char *tn_runs_mark(const struct tn_runs *r);
+const char *tn_runs_look(const char *run, char out[TN_RUNS_MARK]);
 
 /* --- looking */
 

@@ -42,6 +42,11 @@ tn_status tn_save_begin(const char *run, int64_t step, struct tn_save **out)
     return status;
 }
 
+const char *tn_save_folder(const struct tn_save *s)
+{
+    return s->temp;
+}
+
 const char *tn_save_path(struct tn_save *s, const char *name)
 {
     return tn_path_join(s->arena, s->temp, name);

@@ -10,6 +10,8 @@
 struct tn_save;
 tn_status tn_save_begin(const char *run, int64_t step, struct tn_save **out);
 
+/* The hidden directory; borrowed, lives as long as s. */
+const char *tn_save_folder(const struct tn_save *s);
 /* Where to write a file of this name; borrowed, lives as long as s. */
 const char *tn_save_path(struct tn_save *s, const char *name);
 /* The file was written there and synced, as tn_sink and tn_safetensors_commit do. */

@@ -162,6 +162,8 @@ static void spread(struct lives *l, uint32_t s)
     uint32_t loop = life->lists & (forward | backward), alone = !(life->stages & (life->stages - 1)), slots;
     int here = !(life->lists & ~(forward | backward)) && x->where == TN_AT_ARENA && !life->accumulates && !x->micro_stride;
 
+    if (loop && life->sent && x->last < plan->list_first[TN_LIST_AFTER] - 1)
+        x->last = plan->list_first[TN_LIST_AFTER] - 1;
     if (!loop || plan->n_micro == 1 || (l->p->in_sequence && !life->sent))
         return;
     if (here && !life->sent && alone && loop != (forward | backward))

@@ -2,10 +2,14 @@
  *
  *   step-00000100/
  *     model-00001-of-00001.safetensors       parameters by name in their file shapes, tied ones once
- *     model.safetensors.index.json           which file has which parameter, as Hugging Face writes it
+ *     model.safetensors.index.json           which file has which parameter, as Hugging Face writes it; not there
+ *                                            where parameters are in parts
  *     optimizer-00001-of-00001.safetensors   slots, "NAME:SLOT"
  *     tokenizer.json                         a copy, so that the directory alone can generate
  *     state.json                             step, seed, configuration, data, scale of the loss (ckpt/state.h)
+ *
+ * Where ranks hold parts and share the folder each of them writes a file of its own (model-00002-of-00004) with the parts
+ * that it owns, as part.h has it; else rank 0 gathers whole tensors. Both are read by any number of ranks.
  *
  * Nothing else is needed to go on to the bit: which data come next and what the dropout masks are follow from
  * the seed and the step. Loading is checked as a whole before the first tensor of the session changes. */
@@ -17,11 +21,14 @@
 #include "train/session.h"
 
 /* --- saving */
-/* Into RUN/step-STEP, whole or not at all; the caller holds the run's lock. */
+/* Into RUN/step-STEP, whole or not at all; rank 0 holds the run's lock. All ranks together, with the same result.
+ * together: every rank writes what it owns, which needs one folder for all; 0: rank 0 gathers and writes. */
 tn_status tn_checkpoint_save(struct tn_session *s, const struct tn_config *c, const struct tn_dataset *data,
-                             const char *run, int64_t step);
+                             const char *run, int64_t step, int together);
 /* Bytes that it will take, nearly. */
 uint64_t tn_checkpoint_bytes(const struct tn_session *s);
+
+#define TN_CHECKPOINT_PART "part."               /* before a tensor's name, a key of a file's metadata */
 
 /* --- loading */
 struct tn_checkpoint;

@@ -1,19 +1,22 @@
 /* checkpoint_load.c - files become the session's tensors; see checkpoint.h.
  *
- * The parts of a model may be cut into any number of files, each tensor whole in one of them; which one has
- * it is asked of the files, not of the index. */
+ * The tensors of a model may be in any number of files, each whole in one of them, or in parts over several;
+ * which one has what is asked of the files, not of the index. */
 #include "train/checkpoint.h"
 
 #include "base/file.h"
+#include "base/status.h"
 #include "ckpt/safetensors.h"
+#include "train/part.h"
+#include "train/whole.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 struct tn_checkpoint {
     struct tn_saved state;
-    struct tn_safetensors **file;                /* [files], owned */
-    const char **name;                           /* of the files; borrowed from state */
+    struct tn_safetensors **file; /* [files], owned */
+    const char **name;            /* of the files; borrowed from state */
     uint32_t files;
 };
 
@@ -64,7 +67,7 @@ const struct tn_saved *tn_checkpoint_state(const struct tn_checkpoint *k)
 /* --- the data */
 tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct tn_dataset *data)
 {
-    size_t train = strcspn(data->fingerprint, " ");          /* "train=HASH val=HASH" */
+    size_t train = strcspn(data->fingerprint, " "); /* "train=HASH val=HASH" */
 
     if (k->state.tokenizer && data->tokenizer_hash && k->state.tokenizer != data->tokenizer_hash)
         return tn_error(
@@ -123,11 +126,103 @@ static const char *shape_text(uint32_t rank, const int64_t *shape, char *out, si
     return out;
 }
 
+/* --- parts */
+
+/* NULL: whole, or not there. */
+static const char *part_text(const struct tn_checkpoint *k, uint32_t f, const struct tn_session_tensor *t)
+{
+    struct tn_arena *a = tn_arena_new();
+    const char *text = tn_safetensors_meta(k->file[f], tn_text(a, TN_CHECKPOINT_PART "%s", t->name));
+
+    tn_arena_free(a);
+    return text;
+}
+
+static int is_in_parts(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
+{
+    for (uint32_t f = 0; f < k->files; f++)
+        if (part_text(k, f, t) && tn_safetensors_find(k->file[f], t->name))
+            return 1;
+    return 0;
+}
+
+/* Each part to its place in whole. map: one byte for each element of the tensor becomes 1 where a part gives
+ * it; NULL: that is known. whole may be NULL too. *count: elements of all parts. */
+static tn_status place_parts(const struct tn_checkpoint *k, const struct tn_session_tensor *t,
+                             struct tn_arena *a, void *whole, char *map, int64_t *count)
+{
+    tn_status status = TN_OK;
+
+    *count = 0;
+    for (uint32_t f = 0; f < k->files && status == TN_OK; f++) {
+        const struct tn_tensor *part = tn_safetensors_find(k->file[f], t->name);
+        const char *text = part ? part_text(k, f, t) : NULL;
+        struct tn_local l;
+
+        if (!part)
+            continue;
+        if (!text || part->rank != 1 || part->dtype != t->dtype)
+            return tn_error(TN_ERR_INPUT, "%s/%s: %s is in parts, and here it is no part of %s", k->state.dir,
+                            k->name[f], t->name, tn_file_dtype_name(t->dtype));
+        if ((status = tn_part_read(text, t->value, t->rank, t->shape, part->shape[0], a, &l)) < 0)
+            return tn_error(TN_ERR_INPUT, "%s/%s: the part of %s: %s", k->state.dir, k->name[f], t->name,
+                            tn_error_text());
+        *count += l.count;
+        if (whole)
+            tn_whole_place(t->value, tn_dtype_bytes(t->dtype), &l, part->data, whole);
+        if (map) {
+            void *ones = memset(tn_alloc(a, (size_t)l.count), 1, (size_t)l.count);
+            tn_whole_place(t->value, 1, &l, ones, map);
+        }
+    }
+    return status;
+}
+
+/* Together the parts are the tensor: no element is missing, none is there twice. */
+static tn_status match_parts(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
+{
+    struct tn_arena *a = tn_arena_new();
+    int64_t all = tn_value_count(t->value), count, given = 0;
+    char *map = calloc(1, (size_t)all);
+    tn_status status = map ? place_parts(k, t, a, NULL, map, &count)
+                           : tn_error(TN_ERR_MEMORY, "no memory to look at the parts of %s", t->name);
+
+    for (int64_t i = 0; i < all && status == TN_OK; i++)
+        given += map[i];
+    if (status == TN_OK && (given != all || count != all))
+        status = tn_error(TN_ERR_INPUT, "%s: the parts of %s give %" PRId64 " of its %" PRId64 " elements%s",
+                          k->state.dir, t->name, given, all, count > given ? ", and some of them twice" : "");
+    free(map);
+    tn_arena_free(a);
+    return status;
+}
+
+static tn_status load_parts(const struct tn_checkpoint *k, struct tn_session *s, uint32_t i)
+{
+    const struct tn_session_tensor *t = tn_session_tensor(s, i);
+    struct tn_arena *a = tn_arena_new();
+    void *whole = malloc((size_t)t->bytes);
+    int64_t count;
+    tn_status status =
+        whole ? place_parts(k, t, a, whole, NULL, &count)
+              : tn_error(TN_ERR_MEMORY, "no memory for %s (%" PRIu64 " bytes)", t->name, t->bytes);
+
+    if (status == TN_OK)
+        status = tn_session_set(s, i, whole);
+    free(whole);
+    tn_arena_free(a);
+    return status;
+}
+
+/* --- matching and loading */
+
 static tn_status match_one(const struct tn_checkpoint *k, const struct tn_session_tensor *t)
 {
     const struct tn_tensor *found = find(k, t);
     char there[200], here[200];
 
+    if (found && is_in_parts(k, t))
+        return match_parts(k, t);
     if (!found)
         return tn_error(TN_ERR_INPUT, "%s has no %s %s: it is a checkpoint of another %s", k->state.dir,
                         t->is_state ? "optimizer state" : "tensor", t->name,
@@ -179,9 +274,11 @@ tn_status tn_checkpoint_load(struct tn_checkpoint *k, struct tn_session *s, int 
 {
     tn_status status = TN_OK;
 
-    for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++)
-        if (slots || !tn_session_tensor(s, i)->is_state)
-            status = tn_session_set(s, i, find(k, tn_session_tensor(s, i))->data);
+    for (uint32_t i = 0; i < tn_session_tensors(s) && status == TN_OK; i++) {
+        const struct tn_session_tensor *t = tn_session_tensor(s, i);
+        if (slots || !t->is_state)
+            status = is_in_parts(k, t) ? load_parts(k, s, i) : tn_session_set(s, i, find(k, t)->data);
+    }
     if (status == TN_OK && slots && k->state.loss_scale > 0)
         status = tn_session_scale_set(s, k->state.loss_scale, k->state.loss_scale_good);
     return status;

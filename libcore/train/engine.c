@@ -251,8 +251,8 @@ tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, stru
     s = tn_config_check(c);
     if (!s)
         s = settle_optimizer(e, c, optimizer);
-    if (!s)
-        s = tn_world_join(e->world, c);
+    if (e->world)
+        s = tn_world_join(e->world, c, s);
     if (!s)
         s = tn_pool_start(threads_of(c, e->world));
     if (s)

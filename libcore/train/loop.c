@@ -14,24 +14,51 @@
 
 /* --- saving */
 
-/* A failure is reported, not returned: what is on the disk is untouched and the run has time to try again. */
-static int save(struct train *t)
+/* All ranks together; none begins once the run has failed. */
+static tn_status save(struct train *t)
 {
     tn_status status;
 
     if (t->saved == t->step)
-        return 1;
-    status = tn_checkpoint_save(t->session, t->c, &t->data, t->dir, t->step);
-    if (status < 0) {
-        tn_progress_end(&t->progress);
-        tn_log(TN_LOG_WARNING, "step %lld was not saved: %s", (long long)t->step, tn_error_text());
-        return 0;
-    }
+        return TN_OK;
+    tn_world_phase(t->world, "save", 1);
+    status = tn_checkpoint_save(t->session, t->c, &t->data, t->dir, t->step, t->together);
+    tn_world_phase(t->world, "step", 0);
+    if (status < 0)
+        return status;
     t->saved = t->step;
     tn_progress_say(&t->progress, "saved %s/step-%08lld", t->dir, (long long)t->step);
     if (t->lead && tn_runs_prune(t->runs, tn_config_int(t->c, "checkpoint.keep"), t->step) < 0)
         tn_log(TN_LOG_WARNING, "an old checkpoint could not be removed: %s", tn_error_text());
-    return 1;
+    return TN_OK;
+}
+
+/* What is on the disk is untouched and the run has time to try again, unless ranks are gone. */
+static tn_status save_midway(struct train *t)
+{
+    tn_status status = save(t);
+
+    if (status >= 0 || tn_world_has_failed(t->world))
+        return status;
+    tn_progress_end(&t->progress);
+    if (t->lead)
+        tn_log(TN_LOG_WARNING, "step %lld was not saved: %s", (long long)t->step, tn_error_text());
+    tn_world_go_on(t->world);
+    return TN_OK;
+}
+
+static tn_status save_last(struct train *t)
+{
+    tn_status status = save(t);
+    char why[600];
+
+    if (status >= 0 || tn_world_has_failed(t->world))
+        return status;
+    snprintf(why, sizeof why, "%s", tn_error_text());
+    tn_error(TN_ERR_IO, "the last state of the run, step %lld, could not be saved: %s", (long long)t->step, why);
+    if (!t->lead)
+        tn_error_hush();
+    return TN_ERR_IO;
 }
 
 static int is_due(const struct train *t, int64_t interval)
@@ -83,7 +110,7 @@ static const char *last_good(const struct train *t, char *out, size_t bytes)
     return out;
 }
 
-/* A signal to one rank is a signal to all: they stop after the same update. */
+/* A signal to one rank is a signal to all: they stop after the same update. So does the loop when the run has failed. */
 static int stops(struct train *t)
 {
     return tn_session_any(t->session, tn_signals_stop() != 0);
@@ -111,8 +138,8 @@ static tn_status validate(struct train *t, double *val, int *validated)
     *val = tn_mean_value(&mean);
     *validated = 1;
     if (!isfinite(*val) && tn_config_is(t->c, "train.nonfinite", "stop"))
-        return tn_error(TN_ERR_NUMBER, "step %lld: the validation loss is %g; %s", (long long)t->step, *val,
-                        last_good(t, text, sizeof text));
+        return tn_world_settle(t->world, tn_error(TN_ERR_NUMBER, "step %lld: the validation loss is %g; %s",
+                                                  (long long)t->step, *val, last_good(t, text, sizeof text)));
     tn_progress_say(&t->progress, "step %lld/%lld  validation loss %.4f", (long long)t->step,
                     (long long)t->steps, *val);
     return TN_OK;
@@ -122,10 +149,15 @@ static tn_status validate_if_due(struct train *t, double *val, int *validated)
 {
     int64_t interval = tn_config_int(t->c, "train.eval_interval");
 
+    tn_status status;
+
     *validated = 0;
     if (interval == 0 || (!is_due(t, interval) && t->step < t->steps))
         return TN_OK;
-    return validate(t, val, validated);
+    tn_world_phase(t->world, "evaluation", 1);
+    status = validate(t, val, validated);
+    tn_world_phase(t->world, "step", 0);
+    return status;
 }
 
 /* --- an update */
@@ -135,11 +167,12 @@ static tn_status stop_nonfinite(struct train *t, const struct tn_session_result 
     const char *where = tn_session_nonfinite(t->session);
     char text[600];
 
-    return tn_error(
-        TN_ERR_NUMBER,
-        "step %lld, rank %lld: loss %g, gradient norm %g; the first tensor that is not finite is %s; %s",
-        (long long)(t->step + 1), (long long)tn_session_shape(t->session)->rank, r->loss, r->gnorm,
-        where && *where ? where : "not known", last_good(t, text, sizeof text));
+    return tn_world_settle(
+        t->world,
+        tn_error(TN_ERR_NUMBER,
+                 "step %lld: loss %g, gradient norm %g; the first tensor that is not finite is %s; %s",
+                 (long long)(t->step + 1), r->loss, r->gnorm, where && *where ? where : "not known",
+                 last_good(t, text, sizeof text)));
 }
 
 static tn_status judge(struct train *t, struct tn_session_result *r)
@@ -159,8 +192,9 @@ static tn_status judge(struct train *t, struct tn_session_result *r)
     if (tn_config_is(t->c, "train.nonfinite", "stop"))
         return stop_nonfinite(t, r);
     tn_progress_end(&t->progress);
-    tn_log(TN_LOG_WARNING, "step %lld is skipped: loss %g, gradient norm %g", (long long)(t->step + 1),
-           r->loss, r->gnorm);
+    if (t->lead)
+        tn_log(TN_LOG_WARNING, "step %lld is skipped: loss %g, gradient norm %g", (long long)(t->step + 1),
+               r->loss, r->gnorm);
     return TN_OK;
 }
 
@@ -205,7 +239,7 @@ static tn_status step(struct train *t)
         return status;
     write_metrics(t, &u, skipped, val, validated);
     if (most[1] > 0 || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
-        save(t);
+        return save_midway(t);
     return TN_OK;
 }
 
@@ -227,13 +261,13 @@ static tn_status before_first(struct train *t)
 static tn_status finish(struct train *t, int64_t first)
 {
     int sig = tn_signals_stop(), worth = t->step > first || t->step == t->steps;
+    tn_status status;
 
-    if (worth && !save(t))
-        return tn_error(TN_ERR_IO, "the last state of the run, step %lld, could not be saved",
-                        (long long)t->step);
-    if (sig && t->step < t->steps)
+    if (worth && (status = save_last(t)) < 0)
+        return status;
+    if (t->step < t->steps)
         tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
-                        tn_signals_name(sig), (long long)t->step, (long long)t->steps,
+                        sig ? tn_signals_name(sig) : "a signal to another rank", (long long)t->step, (long long)t->steps,
                         t->saved == t->step ? "saved; the same command goes on from here"
                                             : "nothing to save");
     return TN_OK;
@@ -242,11 +276,24 @@ static tn_status finish(struct train *t, int64_t first)
 static tn_status loop(struct train *t)
 {
     int64_t first = t->step;
-    tn_status status = before_first(t);
+    tn_status status;
+
+    tn_world_phase(t->world, "step", 0);
+    status = before_first(t);
 
     while (status == TN_OK && t->step < t->steps && !stops(t))
         status = step(t);
+    if (status == TN_OK && tn_world_has_failed(t->world))        /* nobody asked to stop, the question failed */
+        status = tn_world_failed(t->world);
     return status < 0 ? status : finish(t, first);
+}
+
+/* What is wrong on this rank alone, the others learn before anything else is done. */
+static void leave(struct train *t, tn_status status)
+{
+    if (status < 0)
+        tn_world_abandon(t->world, tn_error_text());
+    train_end(t);
 }
 
 tn_status tn_train(struct tn_config *c)
@@ -259,10 +306,10 @@ tn_status tn_train(struct tn_config *c)
     if (status == TN_OK && !t.done) {
         tn_signals_catch();
         status = loop(&t);
-        train_end(&t);
+        leave(&t, status);
         tn_signals_release();
     } else {
-        train_end(&t);
+        leave(&t, status);
     }
     tn_signals_end();
     return status;

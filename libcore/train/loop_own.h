@@ -9,14 +9,17 @@
 #include "train/progress.h"
 #include "train/schedule.h"
 #include "train/session.h"
+#include "world/world.h"
 
 struct train {
     struct tn_config *c;                         /* borrowed */
     struct tn_session *session;
+    struct tn_world *world;                      /* the session's; NULL before there is one */
     struct tn_dataset data;
     struct tn_sampler sampler, eval;             /* of the training and the validation tokens */
     struct tn_schedule schedule;
     int lead;                                    /* rank 0: writes files, and says what goes on */
+    int together;                                /* every rank writes its part of a checkpoint */
     struct tn_runs *runs;                        /* the right to write; NULL on other ranks */
     struct tn_metrics *metrics;
     struct tn_progress progress;

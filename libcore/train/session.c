@@ -320,9 +320,12 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
     read_model(s);
+    tn_world_phase(s->engine.world, "plan", 1);
     status = read_shape(s);
     if (!status)
         status = make_parts(s);
+    if (!o->plan_only)
+        status = tn_world_settle(s->engine.world, status);
     if (status)
         return status;
     list_tensors(s);
@@ -410,6 +413,11 @@ uint32_t tn_session_threads(const struct tn_session *s)
 {
     (void)s;
     return tn_host->threads();
+}
+
+struct tn_world *tn_session_world(const struct tn_session *s)
+{
+    return s ? s->engine.world : NULL;
 }
 
 const struct tn_engine *tn_session_engine(const struct tn_session *s)

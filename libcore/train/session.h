@@ -92,6 +92,9 @@ tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n);
 double tn_session_sent(const struct tn_session *s, int axis);
 /* Bytes that were allocated on the device. */
 uint64_t tn_session_allocated(const struct tn_session *s);
+/* All ranks of the run, for phases, troubles and texts between them. */
+struct tn_world;
+struct tn_world *tn_session_world(const struct tn_session *s);
 /* Is it so on any rank? All ranks together: for signals, and for failures of one. A rank that cannot ask says yes. */
 int tn_session_any(struct tn_session *s, int here);
 

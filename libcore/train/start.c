@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SEEN_WITHIN 1.0 /* seconds until a folder that is shared must be seen */
+
 const char *tn_run_folder(struct tn_config *c)
 {
     const char *dir = tn_config_text(c, "checkpoint.dir"), *name;
@@ -69,6 +71,55 @@ static tn_status check_space(const struct train *t)
         t->dir, (double)have / 1e6, (double)need / 1e6);
 }
 
+/* Does every rank see the folder that rank 0 has opened? Whoever does not looks again for a while: a file
+ * server may be slow to show it. */
+static tn_status compare_folder(struct train *t, int *same)
+{
+    struct tn_arena *a = tn_arena_new();
+    char here[TN_RUNS_MARK];
+    const char *mark = "";
+    double until = tn_seconds() + SEEN_WITHIN;
+    tn_status status =
+        tn_world_spread(t->world, "the run directory", t->lead ? tn_runs_mark(t->runs) : "", a, &mark);
+
+    *same = status == TN_OK && !strcmp(tn_runs_look(t->dir, here), mark);
+    while (status == TN_OK && !*same && tn_seconds() < until) {
+        usleep(50000);
+        *same = !strcmp(tn_runs_look(t->dir, here), mark);
+    }
+    tn_arena_free(a);
+    return status;
+}
+
+/* Every rank writes its part where they share the folder, unless the user wants one writer. */
+static tn_status choose_writers(struct train *t)
+{
+    int wish = tn_config_text(t->c, "checkpoint.gather") ? tn_config_flag(t->c, "checkpoint.gather") : -1,
+        same;
+    tn_status status = TN_OK;
+
+    if (tn_session_shape(t->session)->world == 1 || wish == 1)
+        return TN_OK;
+    if ((status = compare_folder(t, &same)) < 0)
+        return status;
+    if (wish == 0 && !same)
+        status =
+            tn_error(TN_ERR_INPUT,
+                     "%s is not the folder that rank 0 has: with checkpoint.gather = no every rank writes "
+                     "there, so it must be one that they share",
+                     t->dir);
+    if (wish == 0)
+        status = tn_world_settle(t->world, status);
+    t->together = status == TN_OK && !tn_session_any(t->session, !same);
+    if (status == TN_OK && !t->together && t->lead)
+        tn_log(
+            TN_LOG_INFO,
+            "%s is not shared by all ranks: rank 0 writes the checkpoints, and to go on from one it must lie "
+            "on every host",
+            t->dir);
+    return status;
+}
+
 /* The folder is made here; if it cannot be used it goes again. */
 static tn_status take_folder(struct train *t)
 {
@@ -77,9 +128,8 @@ static tn_status take_folder(struct train *t)
 
     if (status < 0 && !there)
         rmdir(t->dir);
-    if (tn_session_any(t->session, status < 0) && status >= 0)
-        return tn_error(TN_ERR_INPUT, "rank 0 cannot use the run directory %s, or has left", t->dir);
-    return status;
+    status = tn_world_settle(t->world, status);
+    return status < 0 ? status : choose_writers(t);
 }
 
 /* " on 4 ranks (dp 2, tp 2)", "" on one. */
@@ -91,7 +141,8 @@ static const char *mesh_text(const struct train *t, char *out, size_t room)
 
     for (int a = 0, first = 1; a < TN_AXES && n < room; a++)
         if (m->size[a] > 1) {
-            n += (size_t)snprintf(out + n, room - n, "%s%s %lld", first ? "" : ", ", tn_axis_name[a], (long long)m->size[a]);
+            n += (size_t)snprintf(out + n, room - n, "%s%s %lld", first ? "" : ", ", tn_axis_name[a],
+                                  (long long)m->size[a]);
             first = 0;
         }
     if (n < room)
@@ -168,9 +219,7 @@ static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_
     tn_arena_free(a);
     t->step = from->step;
     t->saved = k && from->own ? from->step : -1;
-    if (tn_session_any(t->session, status < 0) && status >= 0)
-        return tn_error(TN_ERR_INPUT, "another rank could not begin");
-    return status;
+    return tn_world_settle(t->world, status);
 }
 
 static tn_status buffers_new(struct train *t)
@@ -188,29 +237,56 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
 {
     tn_status status = TN_OK;
 
-    if (k)
-        status = tn_checkpoint_match_config(k, t->c);
-    if (status == TN_OK && k)
-        status = tn_checkpoint_match_data(k, &t->data);
-    if (status < 0)
-        return status;
-    if (k && from->step >= t->steps) {
+    if (k && from->step >= t->steps) { /* on all ranks */
         t->done = 1;
         tn_progress_say(&t->progress, "%s is at step %lld and train.steps = %lld: nothing is left to do",
                         from->path, (long long)from->step, (long long)t->steps);
         return TN_OK;
     }
-    if ((status = open_session(t)) < 0 || (status = buffers_new(t)) < 0)
+    if ((status = open_session(t)) < 0)
         return status;
-    if (k)
+    tn_world_phase(t->world, "load", 1);
+    status = buffers_new(t);
+    if (status == TN_OK && k)
         status = tn_checkpoint_match(k, t->session, 1);
     if (status == TN_OK && t->lead)
         status = check_space(t);
-    if (tn_session_any(t->session, status < 0) && status >= 0)
-        return tn_error(TN_ERR_INPUT, "another rank found something wrong before the first update");
+    status = tn_world_settle(t->world, status);
     if (status == TN_OK)
         status = take_folder(t);
     return status < 0 ? status : begin(t, from, k);
+}
+
+/* What this rank reads, where it may lie on a disk of its own: data and checkpoint. */
+static tn_status look_here(struct train *t, struct tn_resume *from, struct tn_checkpoint **k)
+{
+    tn_status status = open_data(t);
+
+    if (status == TN_OK)
+        status = tn_resume_find(t->c, t->dir, from);
+    if (status < 0 || !from->path)
+        return status;
+    if ((status = tn_checkpoint_open(from->path, k)) == TN_OK &&
+        (status = tn_checkpoint_match_config(*k, t->c)) == TN_OK)
+        status = tn_checkpoint_match_data(*k, &t->data);
+    return status;
+}
+
+/* And it must be the same on all of them. */
+static tn_status look(struct train *t, struct tn_resume *from, struct tn_checkpoint **k)
+{
+    char step[40] = "none";
+    struct tn_fact fact[2] = {{"data", NULL}, {"the checkpoint to go on from", step}};
+    tn_status status;
+
+    tn_world_phase(t->world, "load", 1);
+    status = tn_world_settle(t->world, look_here(t, from, k));
+    if (status < 0)
+        return status;
+    fact[0].value = t->data.fingerprint;
+    if (*k)
+        snprintf(step, sizeof step, "step %lld", (long long)from->step);
+    return tn_world_agree(t->world, "files", fact, 2);
 }
 
 tn_status train_start(struct tn_config *c, struct train *t)
@@ -227,9 +303,10 @@ tn_status train_start(struct tn_config *c, struct train *t)
     t->steps = tn_config_int(c, "train.steps");
     tn_schedule_read(c, &t->schedule);
     t->lead = tn_session_shape(t->session)->rank == 0;
-    tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"), &t->progress);
-    if ((status = open_data(t)) == TN_OK && (status = tn_resume_find(c, t->dir, &from)) == TN_OK && from.path)
-        status = tn_checkpoint_open(from.path, &k);
+    tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"),
+                      &t->progress);
+    t->world = tn_session_world(t->session);
+    status = look(t, &from, &k);
     if (status == TN_OK)
         status = start_at(t, &from, k);
     tn_checkpoint_close(k);

@@ -4,9 +4,8 @@
 #include "base/arena.h"
 
 /* Copies between the part and the whole, along the last dim in runs. */
-static void transfer(const struct tn_value *v, const struct tn_local *l, char *held, char *whole, int out)
+static void transfer(const struct tn_value *v, uint64_t width, const struct tn_local *l, char *held, char *whole, int out)
 {
-    uint64_t width = tn_dtype_bytes(v->dtype);
     uint32_t last = v->rank - 1;
     int64_t row = v->rank && !l->index[last] ? l->size[last] : 1, first = l->flat ? l->flat_start : 0;
 
@@ -26,18 +25,22 @@ static void transfer(const struct tn_value *v, const struct tn_local *l, char *h
     }
 }
 
+void tn_whole_place(const struct tn_value *v, uint64_t width, const struct tn_local *l, const void *held, void *whole)
+{
+    transfer(v, width, l, (char *)(uintptr_t)held, whole, 1);
+}
+
 void tn_whole_cut(const struct tn_world *w, const struct tn_value *v, const void *whole, void *held)
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_local l;
 
     tn_value_local(v, &w->mesh, arena, &l);
-    transfer(v, &l, held, (char *)(uintptr_t)whole, 0);
+    transfer(v, tn_dtype_bytes(v->dtype), &l, held, (char *)(uintptr_t)whole, 0);
     tn_arena_free(arena);
 }
 
-/* Does this rank give its part? The first of those that hold the same. */
-static int owns(const struct tn_value *v, const struct tn_mesh *m)
+int tn_whole_owns(const struct tn_value *v, const struct tn_mesh *m)
 {
     for (int a = 0; a < TN_AXES; a++) {
         const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
@@ -82,12 +85,12 @@ static tn_status receive(struct tn_world *w, const struct tn_value *v, int64_t r
     tn_status s = TN_OK;
 
     tn_value_local(v, &there, arena, &l);
-    if (owns(v, &there) && l.count) {
+    if (tn_whole_owns(v, &there) && l.count) {
         part = malloc((size_t)l.count * tn_dtype_bytes(v->dtype));
         s = part ? pass(w, TN_RECV, rank, v, part, l.count) : tn_error(TN_ERR_MEMORY, "no memory for the part of %s that rank %lld holds", v->name, (long long)rank);
     }
     if (part && !s)
-        transfer(v, &l, part, whole, 1);
+        tn_whole_place(v, tn_dtype_bytes(v->dtype), &l, part, whole);
     free(part);
     tn_arena_free(arena);
     return s;
@@ -101,10 +104,10 @@ tn_status tn_whole_gather(struct tn_world *w, const struct tn_value *v, const vo
     tn_status s = TN_OK;
 
     tn_value_local(v, &w->mesh, arena, &l);
-    if (rank && owns(v, &w->mesh) && l.count)
+    if (rank && tn_whole_owns(v, &w->mesh) && l.count)
         s = pass(w, TN_SEND, 0, v, (void *)(uintptr_t)held, l.count);
-    if (!rank && owns(v, &w->mesh))
-        transfer(v, &l, (char *)(uintptr_t)held, whole, 1);
+    if (!rank && tn_whole_owns(v, &w->mesh))
+        tn_whole_place(v, tn_dtype_bytes(v->dtype), &l, held, whole);
     for (int64_t r = 1; r < world && !rank && !s; r++)
         s = receive(w, v, r, whole);
     tn_arena_free(arena);

@@ -12,6 +12,10 @@
 tn_status tn_whole_gather(struct tn_world *w, const struct tn_value *v, const void *held, void *whole);
 /* This rank's part of a whole tensor. */
 void tn_whole_cut(const struct tn_world *w, const struct tn_value *v, const void *whole, void *held);
+/* Elements of so many bytes, as a rank with l has them, to their places in the whole. */
+void tn_whole_place(const struct tn_value *v, uint64_t width, const struct tn_local *l, const void *held, void *whole);
+/* Does the rank that sees this mesh give its part? The first of those that hold the same does. */
+int tn_whole_owns(const struct tn_value *v, const struct tn_mesh *m);
 /* Is it so on any rank? All ranks together. */
 tn_status tn_whole_any(struct tn_world *w, int here, int *anywhere);
 /* In place, each the largest of all ranks. All ranks together. */

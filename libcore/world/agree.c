@@ -1,7 +1,7 @@
 /* agree.c - all ranks say what they have, and rank 0 compares: see world.h.
  *
  * A rank's facts are one text, a line "name<tab>value" each. Rank 0 reads all and gives out the result, "" or
- * the differences, so that every rank ends with the same words. */
+ * the differences, so that every rank ends with the same words, and rank 0 says them. */
 #include <stdlib.h>
 #include "base/arena.h"
 #include "base/status.h"
@@ -106,80 +106,36 @@ static const char *compare(struct tn_arena *a, const char *what, struct fact *li
     return n ? tn_text(a, "the ranks differ in their %s:%s", what, text) : "";
 }
 
-/* Rank 0. */
-static tn_status gather(struct tn_world *w, struct tn_arena *a, const char *what, const char **result)
+/* Of each rank its lines, as they came. */
+static const char *compare_texts(struct tn_arena *a, const char *what, const char **text, uint32_t ranks)
 {
     struct fact *list = NULL;
-    double until = tn_net_now() + w->timeout;
-    char key[TN_STORE_KEY];
+    char *at, *name, *value;
 
-    for (uint32_t r = 0; r < w->size; r++) {
-        char *text, *at, *name, *value;
-        uint64_t bytes;
-        double left = until - tn_net_now();
-        tn_status s;
-
-        snprintf(key, sizeof key, "tenon/agree/%s/%u", what, r);
-        s = tn_store_take(w->own->client, key, &text, &bytes, left > 0 ? left : 0);
-        if (s == TN_ERR_TIMEOUT)
-            return tn_error(s, "rank %u of %u did not say its %s within %g s", r, w->size, what, w->timeout);
-        if (s < 0)
-            return s;
-        at = tn_text(a, "%s", text);
-        free(text);
+    for (uint32_t r = 0; r < ranks; r++) {
+        at = tn_text(a, "%s", text[r]);
         while ((name = next_line(&at, &value)))
-            fact_of(a, &list, name, w->size)->value[r] = value;
+            fact_of(a, &list, name, ranks)->value[r] = value;
     }
-    *result = compare(a, what, list, w->size);
-    return TN_OK;
-}
-
-static tn_status hand_out(struct tn_world *w, struct tn_arena *a, const char *what, const char *key)
-{
-    const char *result = "";
-    tn_status s = gather(w, a, what, &result);
-
-    if (s < 0)
-        return s;
-    s = tn_store_set(w->own->client, key, result, strlen(result));
-    if (s < 0 || !*result)
-        return s;
-    w->own->differ = 1;
-    return tn_error_long(TN_ERR_CONFIG, result);
-}
-
-static tn_status receive(struct tn_world *w, const char *what, const char *key)
-{
-    char *result;
-    uint64_t bytes;
-    tn_status s = tn_store_take(w->own->client, key, &result, &bytes, w->timeout + 3);
-
-    if (s == TN_ERR_TIMEOUT)
-        return tn_error(s, "rank 0 of %u did not say within %g s whether the ranks agree in their %s",
-                        w->size, w->timeout, what);
-    if (s == TN_OK && *result) {
-        w->own->differ = 1;
-        s = tn_error_long(TN_ERR_CONFIG, result);
-    }
-    free(result);
-    return s;
+    return compare(a, what, list, ranks);
 }
 
 tn_status tn_world_agree(struct tn_world *w, const char *what, const struct tn_fact *fact, uint32_t n)
 {
     struct tn_arena *a;
-    char key[TN_STORE_KEY], *text;
+    const char **text, *result = "";
     tn_status s;
 
-    if (!w->own->client)
+    if (!w || !w->own->client)
         return TN_OK;
     a = tn_arena_new();
-    text = write_facts(a, fact, n);
-    snprintf(key, sizeof key, "tenon/agree/%s/%u", what, w->rank);
-    s = tn_store_set(w->own->client, key, text, strlen(text));
-    snprintf(key, sizeof key, "tenon/agreed/%s", what);
+    s = tn_world_collect(w, tn_text(a, "its %s", what), write_facts(a, fact, n), a, &text);
+    if (s == TN_OK && !w->rank)
+        result = compare_texts(a, what, text, w->size);
     if (s == TN_OK)
-        s = w->rank ? receive(w, what, key) : hand_out(w, a, what, key);
+        s = tn_world_spread(w, tn_text(a, "whether they agree in their %s", what), result, a, &result);
+    if (s == TN_OK && *result)
+        s = tn_world_agreed(w, TN_ERR_CONFIG, result);
     tn_arena_free(a);
-    return s < 0 && !w->own->differ && tn_world_has_failed(w) ? tn_world_failed(w) : s;
+    return s;
 }

@@ -266,6 +266,14 @@ static tn_status world_new(struct tn_world **out)
     return TN_OK;
 }
 
+/* For the list that the check gives. */
+static tn_status note(struct tn_config *c, tn_status s)
+{
+    if (s < 0)
+        tn_config_problem(c, NULL, "%s", tn_error_text());
+    return s;
+}
+
 static tn_status find(struct tn_registry *r, struct tn_config *c, const struct tn_place *place,
                       struct tn_world *w)
 {
@@ -282,8 +290,9 @@ static tn_status find(struct tn_registry *r, struct tn_config *c, const struct t
         return s;
     w->rank = w->place.rank;
     w->size = w->place.size;
-    if ((s = find_comm(r, c, w)) < 0 || (s = make_mesh(c, w)) < 0 || place)
-        return s;
+    int wrong = note(c, find_comm(r, c, w)) < 0;
+    if (note(c, make_mesh(c, w)) < 0 || wrong || place)
+        return TN_OK;
     if (w->size > 1 && !tn_config_is_set(c, "backend.bootstrap"))
         tn_config_settle(c, "backend.bootstrap", "%s", w->bootstrap_name);
     if (w->size > 1 && !tn_config_is_set(c, "backend.comm"))
@@ -301,7 +310,7 @@ tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct
     if (s == TN_OK)
         s = find(r, c, place, w);
     if (s < 0) {
-        tn_config_problem(c, NULL, "%s", tn_error_text());
+        note(c, s);
         tn_world_close(w);
         return s;
     }

@@ -217,6 +217,8 @@ static tn_status open_store(struct tn_world *w, double until)
     struct tn_store_job job = {.size = w->size};
     char address[256] = "", out[256];
     struct target self = {.n = 1, .ports = 1};
+    char room[TN_NET_TEXT];
+    const char *where;
     uint32_t port;
     tn_status s;
 
@@ -230,13 +232,14 @@ static tn_status open_store(struct tn_world *w, double until)
         job.nonce = (uint64_t)getpid() << 32 ^ (uint64_t)(tn_net_now() * 1e6);
     if ((s = serve(w, &job, &port)) < 0)
         return s;
+    where = listen_where(w, room, sizeof room);
+    snprintf(w->own->listens, sizeof w->own->listens, "%s port %u", where ? where : "all its addresses",
+             port);
     if (is_published(w)) {
         if ((s = write_address(w, port, job.nonce, address, sizeof address)) < 0 ||
             (s = w->bootstrap->publish(address, out, sizeof out, w->timeout)) < 0)
             return s;
     }
-    char room[TN_NET_TEXT];
-    const char *where = listen_where(w, room, sizeof room);
     self.nonce = job.nonce;
     if ((s = tn_net_parse(where ? where : "127.0.0.1", port, &self.address[0])) < 0)
         return s;
@@ -252,8 +255,6 @@ tn_status tn_world_meet(struct tn_world *w)
     w->own->peer = calloc(w->size, sizeof *w->own->peer);
     if (!w->own->peer)
         return tn_error(TN_ERR_MEMORY, "no memory for a table of %u ranks", w->size);
-    if ((s = open_store(w, until)) < 0 || (s = tn_world_roll(w, until)) < 0)
-        return s;
-    tn_world_say(w);
-    return TN_OK;
+    s = open_store(w, until);
+    return s < 0 ? s : tn_world_roll(w, until);
 }

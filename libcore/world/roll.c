@@ -130,7 +130,8 @@ static tn_status await(struct tn_world *w, double until)
             return s < 0 ? s : tn_error(TN_ERR, "rank %u is another version of this program", r);
         uint32_t n = missing(w, "rank", who, sizeof who);
         if (tn_net_now() >= until)
-            return tn_error(TN_ERR_TIMEOUT, "%s of %u did not arrive within %g s", who, w->size, w->timeout);
+            return tn_error(TN_ERR_TIMEOUT, "%s of %u did not arrive within %g s; rank 0 listens on %s", who,
+                            w->size, w->timeout, w->own->listens);
         if (n)
             tn_log(TN_LOG_INFO, "rendezvous: waiting for %s of %u for %.0f s", who, w->size,
                    tn_net_now() - began);

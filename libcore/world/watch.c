@@ -29,8 +29,11 @@ const char *tn_world_name(const struct tn_world *w, uint32_t rank, char *out, si
 /* --- positions */
 void tn_world_phase(struct tn_world *w, const char *name, int heartbeat)
 {
-    struct tn_world_own *o = w->own;
+    struct tn_world_own *o;
 
+    if (!w)
+        return;
+    o = w->own;
     pthread_mutex_lock(&o->lock);
     o->phase = name;
     o->phase_since = tn_net_now();
@@ -189,10 +192,15 @@ static void abort_all(struct tn_world *w)
     memcpy(c, w->group, sizeof w->group);
     c[TN_AXES] = w->back;
     c[TN_AXES + 1] = w->comm;
+    w->own->aborting++; /* close waits, so they stay */
     pthread_mutex_unlock(&w->own->lock);
     for (int i = 0; i < TN_AXES + 2; i++)
         if (c[i])
             w->comm_api->abort(c[i]);
+    pthread_mutex_lock(&w->own->lock);
+    w->own->aborting--;
+    pthread_cond_broadcast(&w->own->changed);
+    pthread_mutex_unlock(&w->own->lock);
 }
 
 /* The first sentence is the one. */
@@ -258,6 +266,8 @@ tn_status tn_world_failed(struct tn_world *w)
 
 int tn_world_has_failed(struct tn_world *w)
 {
+    if (!w)
+        return 0;
     pthread_mutex_lock(&w->own->lock);
     int failed = w->own->judged || w->own->abandoned;
     pthread_mutex_unlock(&w->own->lock);
@@ -305,21 +315,32 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
     return tn_world_failed(w);
 }
 
+/* The caller's error stays the recorded one. */
+static void accuse_itself(struct tn_world *w, const char *text)
+{
+    struct tn_report r = {.rank = w->rank, .failed = 1, .peer = TN_NOBODY};
+    tn_status own = tn_error_status();
+    char *said = own < 0 ? strdup(tn_error_text()) : NULL;
+
+    report(w->own, &r);
+    snprintf(r.text, sizeof r.text, "%s", text && *text ? text : "for a reason that it did not say");
+    r.text[strcspn(r.text, "\n")] = 0; /* of a list its first */
+    if (tn_store_accuse(w->own->client, &r) == TN_OK)
+        await_verdict(w);
+    if (said)
+        tn_error_long(own, said);
+    free(said);
+}
+
 void tn_world_abandon(struct tn_world *w, const char *text)
 {
-    struct tn_world_own *o = w->own;
-    struct tn_report r = {.rank = w->rank, .failed = 1, .peer = TN_NOBODY};
-
-    if (!o->client)
+    if (!w || !w->own->client)
         return;
-    pthread_mutex_lock(&o->lock);
-    int first = !o->judged && !o->abandoned;
-    o->abandoned = o->told = 1;
-    pthread_mutex_unlock(&o->lock);
-    if (!first)
-        return;
-    report(o, &r);
-    snprintf(r.text, sizeof r.text, "%s", text && *text ? text : "for a reason that it did not say");
-    if (tn_store_accuse(o->client, &r) == TN_OK)
-        await_verdict(w);
+    pthread_mutex_lock(&w->own->lock);
+    int first = !w->own->judged && !w->own->abandoned && !w->own->agreed;
+    if (!w->own->agreed)
+        w->own->abandoned = w->own->told = 1;
+    pthread_mutex_unlock(&w->own->lock);
+    if (first)
+        accuse_itself(w, text);
 }

@@ -6,7 +6,8 @@
 #include "plugin/load.h"
 #include "world/world_own.h"
 
-#define GOODBYE 2.0 /* seconds for connections to end when all have said goodbye */
+#define GOODBYE 2.0      /* seconds for connections to end when all have said goodbye */
+#define MEET_TO_SAY 10.0 /* seconds that a rank with a trouble of its own waits to meet the others */
 
 /* --- what all must have alike */
 
@@ -62,36 +63,46 @@ static tn_status agree_config(struct tn_world *w, const struct tn_config *c)
 }
 
 /* --- joining */
-static tn_status join(struct tn_world *w, const struct tn_config *c)
+static tn_status join(struct tn_world *w, const struct tn_config *c, tn_status own)
 {
     tn_status s;
 
     tn_world_phase(w, "rendezvous", 0);
-    if ((s = tn_world_meet(w)) < 0 || (s = tn_world_provide(w->own->client)) < 0)
+    if ((s = tn_world_meet(w)) < 0)
         return s;
     tn_world_phase(w, "agreement", 1);
-    if ((s = agree_plugins(w)) < 0 || (s = agree_config(w, c)) < 0)
+    if (own < 0)
+        tn_error_long(own, w->own->trouble);
+    if ((s = tn_world_settle(w, own)) < 0)
+        return s;
+    tn_world_say(w);
+    if ((s = tn_world_provide(w->own->client)) < 0 || (s = agree_plugins(w)) < 0 ||
+        (s = agree_config(w, c)) < 0)
         return s;
     tn_world_phase(w, "start", 0);
     return TN_OK;
 }
 
-/* What the ranks differ in, all know; any other reason is this rank's own, and the others are told. */
-tn_status tn_world_join(struct tn_world *w, const struct tn_config *c)
+/* What all know stays as it is; any other reason is this rank's own, and the others are told. Who comes with
+ * a trouble has nothing better to say than that, and does not wait long for those to whom it says it. */
+tn_status tn_world_join(struct tn_world *w, const struct tn_config *c, tn_status own)
 {
-    char why[600];
     tn_status s;
 
     if (w->size == 1 || !w->bootstrap)
-        return TN_OK;
-    s = join(w, c);
-    if (s >= 0 || !w->own->client || w->own->differ)
-        return s;
-    if (tn_world_has_failed(w))
-        return tn_world_failed(w);
-    snprintf(why, sizeof why, "%s", tn_error_text());
-    tn_world_abandon(w, why);
-    return tn_error(s, "%s", why);
+        return own;
+    if (own < 0) {
+        w->own->trouble = strdup(tn_error_text());
+        w->timeout = w->timeout < MEET_TO_SAY ? w->timeout : MEET_TO_SAY;
+    }
+    s = join(w, c, own);
+    if (s < 0 && own < 0 && !w->own->agreed)
+        s = tn_error_long(own, w->own->trouble ? w->own->trouble : "");
+    else if (s < 0 && !w->own->agreed && tn_world_has_failed(w))
+        s = tn_world_failed(w);
+    if (s < 0)
+        tn_world_abandon(w, tn_error_text());
+    return s;
 }
 
 /* --- opening */
@@ -157,6 +168,8 @@ tn_status tn_world_open(struct tn_world *w)
         tn_world_phase(w, "start", 0);
         return s;
     }
+    if (tn_world_has_failed(w)) /* that is why it did not open */
+        return tn_world_failed(w);
     snprintf(why, sizeof why, "%s", tn_error_text());
     tn_world_fail(w, "connect", NULL, 0, -1);
     return tn_error(s, "communicator %s: %.500s; %s", w->comm_name, why, w->own->verdict);
@@ -173,6 +186,8 @@ static void close_comms(struct tn_world *w)
     c[TN_AXES + 1] = w->comm;
     memset(w->group, 0, sizeof w->group);
     w->comm = w->back = NULL;
+    while (w->own->aborting) /* a verdict came meanwhile */
+        pthread_cond_wait(&w->own->changed, &w->own->lock);
     pthread_mutex_unlock(&w->own->lock);
     for (int i = 0; i < TN_AXES + 2; i++)
         if (c[i])
@@ -186,7 +201,7 @@ static void end_in_failure(struct tn_world *w)
     char text[sizeof w->own->verdict];
 
     pthread_mutex_lock(&w->own->lock);
-    int told = w->own->told;
+    int told = w->own->told || w->own->agreed;
     w->own->told = 1;
     memcpy(text, w->own->verdict, sizeof text);
     pthread_mutex_unlock(&w->own->lock);
@@ -203,18 +218,21 @@ static void end_in_failure(struct tn_world *w)
 static tn_status say_goodbye(struct tn_world *w)
 {
     tn_status own = tn_error_status(), s;
-    char trouble[600] = "";
+    int hushed = tn_error_is_hushed();
+    char *trouble = own < 0 ? strdup(tn_error_text()) : NULL;
 
-    if (own < 0)
-        snprintf(trouble, sizeof trouble, "%s", tn_error_text());
-    s = tn_store_goodbye(w->own->client, w->own->differ ? "" : trouble, w->timeout);
-    if (s < 0 && own < 0) {
-        tn_world_abandon(w, trouble);
+    s = tn_store_goodbye(w->own->client, w->own->agreed || !trouble ? "" : trouble, w->timeout);
+    if (own < 0) {
         pthread_mutex_lock(&w->own->lock);
-        w->own->told = 1;
+        w->own->told |= s < 0;
         pthread_mutex_unlock(&w->own->lock);
-        tn_error(own, "%s", trouble);
+        tn_error_long(own, trouble ? trouble : "");
+        if (s < 0)
+            tn_world_abandon(w, tn_error_text());
+        if (hushed)
+            tn_error_hush();
     }
+    free(trouble);
     return s;
 }
 
@@ -254,6 +272,7 @@ void tn_world_close(struct tn_world *w)
         pthread_cond_destroy(&w->own->changed);
         pthread_mutex_destroy(&w->own->lock);
         free(w->own->peer);
+        free(w->own->trouble);
         free(w->own);
     }
     free(w);

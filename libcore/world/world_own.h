@@ -20,7 +20,10 @@ struct tn_world_own {
     struct tn_store_server *server; /* on rank 0 */
     struct tn_store_client *client;
     struct tn_world_peer *peer; /* by rank; after join */
-    int differ;                 /* all ranks know that they do not agree */
+    uint32_t exchanges;         /* texts that went to rank 0 or came from it, see settle.c */
+    char listens[TN_NET_TEXT + 32]; /* rank 0: where its store is */
+    char *trouble;              /* what this rank came with to the others */
+    int agreed;                 /* all ranks know the error that the run ends with, and rank 0 says it */
     pthread_mutex_t lock;       /* all below */
     pthread_cond_t changed;
     const char *phase, *collective;
@@ -30,6 +33,7 @@ struct tn_world_own {
     int heartbeat;
     double phase_since, next_beat;
     int judged, abandoned;
+    int aborting;       /* somebody is among the communicators, they must not be closed */
     int told;           /* the sentence was given to somebody who prints it */
     int released;       /* close got through: the process may go on */
     double failed_at;   /* 0: has not */
@@ -43,10 +47,11 @@ tn_status tn_world_roll(struct tn_world *w,
                         double until);       /* fills own->peer and what the launcher left open */
 void tn_world_say(const struct tn_world *w); /* rank 0: a line for each rank */
 const char *tn_world_iface(void);            /* TENON_IFACE, NULL if it is not set */
+/* settle.c */
+/* An error that all ranks have, in the same words. */
+tn_status tn_world_agreed(struct tn_world *w, tn_status code, const char *words);
 /* watch.c */
 extern const struct tn_store_events tn_world_events;
-tn_status
-tn_world_failed(struct tn_world *w); /* records the verdict, if there is one; else passes TN_ERR on */
 /* provide.c */
 tn_status tn_world_provide(struct tn_store_client *c); /* the store, for plugins */
 void tn_world_withdraw(void);

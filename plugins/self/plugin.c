@@ -3,7 +3,8 @@
  * A reduction over one rank is its input, a gather is its input, so all that is left is to move count
  * elements. A send waits for the receive of the same communicator, in the order in which both are started;
  * that pair is the only thing here that can be unfinished. Memory is the host's: queues are ignored, since
- * whoever passes host memory has synchronised. One lock, so that any thread may start, wait and abort. */
+ * whoever passes host memory has synchronised. The world and its groups share one lock and one end, so that any
+ * thread may start, wait and abort, and what ends one of them ends all. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,11 +24,15 @@ struct tn_request {
     uint32_t reserved0;
 };
 
-struct tn_comm {
+struct shared { /* by a world and its groups; freed with the last of them */
     pthread_mutex_t lock;
     pthread_cond_t changed;
+    int users, dead;
+};
+
+struct tn_comm {
+    struct shared *all;
     struct half *sends, *recvs; /* oldest first; at most one of them is not empty */
-    int dead;
 };
 
 static struct tn_request done; /* of every start that left nothing open: no allocation */
@@ -48,19 +53,30 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     return TN_OK;
 }
 
-static tn_status comm_new(struct tn_comm **out)
+/* all NULL: a world. */
+static tn_status comm_new(struct shared *all, struct tn_comm **out)
 {
     struct tn_comm *c = calloc(1, sizeof *c);
     pthread_condattr_t clock;
 
-    *out = c;
-    if (!c)
+    *out = NULL;
+    if (!c || (!all && !(c->all = calloc(1, sizeof *c->all)))) {
+        free(c);
         return tn_error(TN_ERR_MEMORY, "self: no memory for a communicator");
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &clock);
-    pthread_condattr_destroy(&clock);
+    }
+    if (all) {
+        c->all = all;
+    } else {
+        pthread_mutex_init(&c->all->lock, NULL);
+        pthread_condattr_init(&clock);
+        pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+        pthread_cond_init(&c->all->changed, &clock);
+        pthread_condattr_destroy(&clock);
+    }
+    pthread_mutex_lock(&c->all->lock);
+    c->all->users++;
+    pthread_mutex_unlock(&c->all->lock);
+    *out = c;
     return TN_OK;
 }
 
@@ -71,17 +87,16 @@ static tn_status comm_open(uint32_t rank, uint32_t size, double seconds, struct 
     if (rank != 0 || size != 1)
         return tn_error(TN_ERR_CONFIG,
                         "self: is for one process, this is rank %u of %u; use gloo, mpi or nccl", rank, size);
-    return comm_new(world);
+    return comm_new(NULL, world);
 }
 
 static tn_status comm_group(struct tn_comm *world, const uint32_t *ranks, uint32_t n, struct tn_comm **out)
 {
-    (void)world;
     *out = NULL;
     if (n != 1 || ranks[0] != 0)
         return tn_error(TN_ERR, "self: a group of %u ranks that begins with rank %u; the one rank is 0", n,
                         n ? ranks[0] : 0);
-    return comm_new(out);
+    return comm_new(world->all, out);
 }
 
 /* --- transfers */
@@ -180,17 +195,17 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
     for (uint32_t i = 0; i < n && r == &done; i++)
         if (is_half(&t[i]) && !(r = calloc(1, sizeof *r)))
             return tn_error(TN_ERR_MEMORY, "self: no memory for a request");
-    pthread_mutex_lock(&c->lock);
-    if (c->dead)
+    pthread_mutex_lock(&c->all->lock);
+    if (c->all->dead)
         s = tn_error(TN_ERR, "self: the communicator was aborted, or failed before");
     if (r != &done)
         r->comm = c;
     for (uint32_t i = 0; i < n && s >= 0; i++)
         s = run(c, &t[i], r);
-    c->dead |= s < 0;
+    c->all->dead |= s < 0;
     int kept = r->open != 0; /* halves in the lists: r stays until they go */
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
+    pthread_cond_broadcast(&c->all->changed);
+    pthread_mutex_unlock(&c->all->lock);
     if (s < 0 && r != &done && !kept)
         free(r);
     *out = s < 0 ? NULL : r;
@@ -219,12 +234,15 @@ static tn_status comm_wait(struct tn_request *r, double seconds)
 
     if (r == &done)
         return TN_OK;
-    pthread_mutex_lock(&c->lock);
-    while (r->open && !c->dead && !late)
-        late = pthread_cond_timedwait(&c->changed, &c->lock, &until) == ETIMEDOUT;
-    int open = r->open != 0, dead = c->dead;
-    c->dead |= open && late && seconds > 0;
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->all->lock);
+    while (r->open && !c->all->dead && !late)
+        late = pthread_cond_timedwait(&c->all->changed, &c->all->lock, &until) == ETIMEDOUT;
+    int open = r->open != 0, dead = c->all->dead;
+    if (open && late && seconds > 0) {
+        c->all->dead = 1;
+        pthread_cond_broadcast(&c->all->changed);
+    }
+    pthread_mutex_unlock(&c->all->lock);
     if (!open)
         free(r);
     if (open && dead)
@@ -237,10 +255,10 @@ static tn_status comm_wait(struct tn_request *r, double seconds)
 
 static void comm_abort(struct tn_comm *c)
 {
-    pthread_mutex_lock(&c->lock);
-    c->dead = 1;
-    pthread_cond_broadcast(&c->changed);
-    pthread_mutex_unlock(&c->lock);
+    pthread_mutex_lock(&c->all->lock);
+    c->all->dead = 1;
+    pthread_cond_broadcast(&c->all->changed);
+    pthread_mutex_unlock(&c->all->lock);
 }
 
 /* Halves without the other one, and their requests when the last of them goes. */
@@ -257,13 +275,22 @@ static void drop(struct half *h)
 
 static void comm_close(struct tn_comm *c)
 {
+    struct shared *all;
+
     if (!c)
         return;
+    all = c->all;
+    pthread_mutex_lock(&all->lock);
     drop(c->sends);
     drop(c->recvs);
-    pthread_cond_destroy(&c->changed);
-    pthread_mutex_destroy(&c->lock);
+    int last = !--all->users;
+    pthread_mutex_unlock(&all->lock);
     free(c);
+    if (!last)
+        return;
+    pthread_cond_destroy(&all->changed);
+    pthread_mutex_destroy(&all->lock);
+    free(all);
 }
 
 static const char *const devices[] = {"cpu", NULL};

@@ -13,7 +13,7 @@ case_ "by default the run stops"
 # shellcheck disable=SC2086
 run "$TENON" train tiny.ini checkpoint.dir=run $wild checkpoint.interval=20
 expect_rc 1
-expect_err 'step [0-9]+, rank 0: loss .*(nan|inf).*, gradient norm .*'
+expect_err 'step [0-9]+: loss .*(nan|inf).*, gradient norm .*'
 expect_err 'the first tensor that is not finite is .*'
 expect_err 'the last checkpoint is run/step-00000004$'
 expect_err_lines

@@ -53,6 +53,16 @@ ended()
     for pattern; do expect_err "$pattern"; done
 }
 
+# once SIZE CODE ERE...: all ranks end with this status, and rank 0 alone says why.
+once()
+{
+    local size=$1 status=$2 r
+
+    shift 2
+    ended 0 "$status" "$@"
+    for ((r = 1; r < size; r++)); do ended $r "$status"; expect_err_lines 0; done
+}
+
 quicker() { [ "$(took "$1")" -lt "$2" ]; }
 
 case_ "alone, without any launcher"
@@ -78,11 +88,11 @@ for r in 0 1 2 3; do ended $r 0; expect_out "dp 2 tp 2, sum 10"; done
 rc=$(code 3) out=$(cat out.3)
 expect_out "along the axes 607"         # dp: ranks 1 and 3, tp: ranks 2 and 3
 all 4 -- parallel.tp=3
-for r in 0 1 2 3; do ended $r 2 'parallel\.tp.*does not divide the 4 ranks that were started; the product must be 1, 2 or 4'; done
+once 4 2 '^tenon: .*parallel\.tp.*does not divide the 4 ranks that were started; the product must be 1, 2 or 4'
 all 2 -- parallel.dp=3
-ended 0 2 'parallel\.dp.*the 2 ranks that were started make dp = 2'
+once 2 2 'parallel\.dp.*the 2 ranks that were started make dp = 2'
 all 4 -- parallel.ep=3
-ended 1 2 'parallel\.ep.*must divide dp = 4, so it can be 1, 2 or 4'
+once 4 2 'parallel\.ep.*must divide dp = 4, so it can be 1, 2 or 4'
 
 case_ "several ranks asked for, one process"
 run "$world" "${set_[@]:0:1}" parallel.tp=2
@@ -104,12 +114,11 @@ start 0 3 WORLD_TOUCH=touched -- optimizer.lr=0.1
 start 1 3 WORLD_TOUCH=touched -- optimizer.lr=0.2 train.seed=7
 start 2 3 WORLD_TOUCH=touched -- optimizer.lr=0.1 data.dir=/elsewhere backend.threads=1
 wait
-for r in 0 1 2; do
-    ended $r 2 'the ranks differ in their configuration' 'optimizer\.lr: ranks 0, 2 have 0\.1; rank 1 has 0\.2' \
-        'train\.seed: ranks 0, 2 have 1337; rank 1 has 7'
-    expect_not_err 'data\.dir|threads|died'
-    expect quicker $r 5000
-done
+once 3 2 'the ranks differ in their configuration' 'optimizer\.lr: ranks 0, 2 have 0\.1; rank 1 has 0\.2' \
+    'train\.seed: ranks 0, 2 have 1337; rank 1 has 7'
+err=$(cat err.0) command="rank 0"
+expect_not_err 'data\.dir|threads|died'
+for r in 0 1 2; do expect quicker $r 5000; done
 expect_no_file touched
 
 case_ "ranks that differ in a plugin"
@@ -120,13 +129,30 @@ port=$((port + 20)); rm -f out.* err.* end.*
 start 0 2 --
 start 1 2 -- plugins.path="$PWD/other.so"
 wait
-for r in 0 1; do ended $r 2 'differ in their plugins' 'plugin stub: rank 0 has version 1\.0, build .*; rank 1 has version 1\.1, build'; done
+once 2 2 'differ in their plugins' 'plugin stub: rank 0 has version 1\.0, build .*; rank 1 has version 1\.1, build'
+
+case_ "a configuration that is wrong on one rank, on all, on all in another way"
+wrong()
+{
+    port=$((port + 20)); rm -f out.* err.* end.*
+    for r in 0 1 2; do start $r 3 -- ${1:+"$1"}; shift; done
+    wait
+    for r in 0 1 2; do expect quicker $r 5000; done
+}
+wrong "" "" optimizer.lrr=1
+once 3 2 '^tenon: rank 2 of 3 \(host .*, process [0-9]+\): .*optimizer\.lrr'
+wrong train.stepz=1 train.stepz=1 train.stepz=1
+once 3 2 'train\.stepz.*did you mean train\.steps'
+err=$(cat err.0) command="rank 0"
+expect_err_lines 1
+wrong backend.comm=stab backend.comm=stab optimizer.lrr=1
+once 3 2 '^tenon: ranks 0, 1: .*backend\.comm.*stab' '^tenon: rank 2 of 3 .*optimizer\.lrr'
 
 case_ "a rank that never starts"
 port=$((port + 20)); rm -f out.* err.* end.*
 for r in 0 1 3; do start $r 4 -- backend.timeout=2; done
 wait
-for r in 0 1 3; do ended $r 1 'rank 2 of 4 did not arrive within 2 s'; expect quicker $r 7000; done
+for r in 0 1 3; do ended $r 1 'rank 2 of 4 did not arrive within 2 s; rank 0 listens on 127\.0\.0\.1 port [0-9]+'; expect quicker $r 7000; done
 port=$((port + 20)); rm -f out.* err.* end.*
 start 1 2 -- backend.timeout=1
 wait

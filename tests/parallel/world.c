@@ -114,8 +114,8 @@ static tn_status run(struct tn_config *c)
         s = tn_world_find(r, c, NULL, &w);
     if (s == TN_OK)
         s = tn_config_check(c);
-    if (s == TN_OK)
-        s = tn_world_join(w, c);
+    if (w)
+        s = tn_world_join(w, c, s);
     if (s == TN_OK)
         s = tn_world_open(w);
     if (s == TN_OK) {
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     s = tn_config_open(NULL, argc - 1, argv + 1, &c);
     if (s == TN_OK) {
         s = run(c);
-        if (s < 0)
+        if (s < 0 && !tn_error_is_hushed())
             tn_log(TN_LOG_ERROR, "%s", tn_error_text());
         tn_config_free(c);
     }

@@ -57,7 +57,7 @@ static char *saved(struct tn_config *c)
 
     assert_ok(tn_dataset_open(make_data("data", 1), 0, 8, &data));
     some_updates(s);
-    assert_ok(tn_checkpoint_save(s, c, &data, in_scratch("run"), 3));
+    assert_ok(tn_checkpoint_save(s, c, &data, in_scratch("run"), 3, 0));
     return in_scratch("run/step-00000003");
 }
 

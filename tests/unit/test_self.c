@@ -193,6 +193,34 @@ START_TEST(is_woken_by_another_thread)
 }
 END_TEST
 
+/* In one order and in the other, and both after the world itself is closed. */
+START_TEST(world_and_groups_end_together)
+{
+    struct tn_comm *own, *group;
+    struct tn_request *r = NULL;
+    pthread_t thread;
+    const uint32_t zero = 0;
+    const struct tn_transfer barrier = {.op = TN_BARRIER};
+    double begin = now();
+
+    ck_assert_int_eq(self->group(world, &zero, 1, &group), TN_OK);
+    ck_assert_int_eq(self->start(group, &lonely, 1, NULL, &r), TN_OK);
+    pthread_create(&thread, NULL, help, &got);   /* aborts the world */
+    ck_assert_int_eq(self->wait(r, 30), TN_ERR);
+    pthread_join(thread, NULL);
+    ck_assert(now() - begin < 10);
+    ck_assert_int_lt(self->start(group, &barrier, 1, NULL, &r), 0);
+    self->close(group);
+
+    ck_assert_int_eq(self->open(0, 1, 1, &own), TN_OK);
+    ck_assert_int_eq(self->group(own, &zero, 1, &group), TN_OK);
+    self->abort(group);
+    ck_assert_int_lt(self->start(own, &barrier, 1, NULL, &r), 0);
+    self->close(own);
+    self->close(group);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("self");
@@ -206,6 +234,7 @@ int main(void)
     tcase_add_test(c, refuses_nonsense);
     tcase_add_test(c, ends_a_wait_in_time);
     tcase_add_test(c, is_woken_by_another_thread);
+    tcase_add_test(c, world_and_groups_end_together);
     suite_add_tcase(s, c);
     return plugin_suite_run(s);
 }

@@ -21,8 +21,16 @@ START_TEST(says_last_sentence)
     ck_assert_int_eq(tn_error(TN_ERR_CONFIG, "second %s", "one"), TN_ERR_CONFIG);
     ck_assert_str_eq(tn_error_text(), "second one");
     ck_assert_int_eq(tn_error_status(), TN_ERR_CONFIG);
+    tn_error_hush();
+    ck_assert(tn_error_is_hushed());
+    tn_error(TN_ERR, "third");                   /* a new one is nobody else's */
+    ck_assert(!tn_error_is_hushed());
+    tn_error_hush();
     tn_error_clear();
+    ck_assert(!tn_error_is_hushed());
     ck_assert_str_eq(tn_error_text(), "");
+    tn_error_hush();                             /* of nothing */
+    ck_assert(!tn_error_is_hushed());
 }
 END_TEST
 

@@ -228,7 +228,7 @@ START_TEST(a_bad_loss_stops)
     make_data("data", 1);
     fake.bad_step = 6;
     assert_fails(train(CONFIG("checkpoint.interval=4")), TN_ERR_NUMBER,
-                 "step 7, rank 0: loss nan, gradient norm inf; the first tensor "
+                 "step 7: loss nan, gradient norm inf; the first tensor "
                  "that is not finite is the output of the fake; the last checkpoint is");
     ck_assert_uint_eq(fake.updates, 7);
     assert_ok(tn_runs_find(in_scratch("run"), 4));
