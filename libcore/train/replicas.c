@@ -2,24 +2,14 @@
  *
  * Along an axis on which a tensor is replicated, all ranks compute the same update from the same gradient.
  * One that differs missed a reduction, read another learning rate, or has a broken memory; the loss shows it
- * late or never. A checksum of each tensor goes round each axis, no more. */
+ * late or never. So do the stages of a pipeline that have copies of a tied parameter. A checksum of each tensor
+ * goes round each axis, no more. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <xxhash.h>
 #include "base/status.h"
 #include "train/session_own.h"
 #include "train/whole.h"
-
-static int is_here(const struct tn_value *v, const struct tn_mesh *m)
-{
-    for (int a = 0; a < TN_AXES; a++) {
-        const struct tn_layout_info *l = tn_layout_get(v->graph, v->layout[a]);
-
-        if (m->size[a] > 1 && l->kind == TN_LAYOUT_STAGE && m->coord[a] != l->rot % m->size[a])
-            return 0;
-    }
-    return 1;
-}
 
 /* 0 for a tensor that this rank does not hold. */
 static tn_status checksums(struct tn_session *s, uint64_t *sum)
@@ -28,7 +18,7 @@ static tn_status checksums(struct tn_session *s, uint64_t *sum)
 
     for (uint32_t i = 0; i < s->n_tensor && !status; i++) {
         const struct tn_session_tensor *t = &s->tensor[i];
-        void *held = is_here(t->value, &s->mesh) ? malloc(t->held + 1) : NULL;
+        void *held = t->here ? malloc(t->held + 1) : NULL;
 
         sum[i] = 0;
         if (!held)
@@ -40,27 +30,43 @@ static tn_status checksums(struct tn_session *s, uint64_t *sum)
     return status;
 }
 
+/* Who holds tensor i of what came along the axis, from rank r on; -1: nobody. */
+static int64_t holder(const uint64_t *all, uint32_t n, uint32_t i, int64_t r, int64_t ranks)
+{
+    while (r < ranks && !all[r * n + i])
+        r++;
+    return r < ranks ? r : -1;
+}
+
+/* Are those that hold it on this axis to hold the same? All, or the stages that have a copy of it. */
+static int is_replica(const struct tn_session *s, uint32_t i, int axis)
+{
+    tn_layout l = s->tensor[i].value->layout[axis];
+
+    return l == TN_R || tn_layout_get(s->tensor[i].value->graph, l)->kind == TN_LAYOUT_STAGE;
+}
+
 /* Compares what came along the axis: all[r * n + i]. */
 static tn_status compare(const struct tn_session *s, int axis, const uint64_t *all, const int64_t *ranks)
 {
     uint32_t n = s->n_tensor, differ = 0, first = 0;
-    int64_t whose = 0;
+    int64_t whose = 0, other = 0, size = s->mesh.size[axis];
 
-    for (uint32_t i = 0; i < n; i++)
-        for (int64_t r = 1; r < s->mesh.size[axis]; r++) {
-            if (s->tensor[i].value->layout[axis] != TN_R || all[r * n + i] == all[i])
-                continue;
-            if (!differ++)
-                first = i, whose = r;
-            break;
-        }
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t one = is_replica(s, i, axis) ? holder(all, n, i, 0, size) : -1, r = one;
+
+        while (r >= 0 && (r = holder(all, n, i, r + 1, size)) >= 0 && all[r * n + i] == all[one * n + i])
+            ;
+        if (r >= 0 && !differ++)
+            first = i, whose = one, other = r;
+    }
     if (!differ)
         return TN_OK;
     return tn_error(TN_ERR,
                     "replicas differ: of %u tensors %u are not the same on all ranks of %s; the first is %s, "
                     "with checksum %016" PRIx64 " on rank %lld and %016" PRIx64 " on rank %lld",
-                    n, differ, tn_axis_name[axis], s->tensor[first].name, all[first], (long long)ranks[0],
-                    all[whose * n + first], (long long)ranks[whose]);
+                    n, differ, tn_axis_name[axis], s->tensor[first].name, all[whose * n + first],
+                    (long long)ranks[whose], all[other * n + first], (long long)ranks[other]);
 }
 
 static tn_status along(struct tn_session *s, int axis, const uint64_t *sum)

@@ -8,7 +8,8 @@
  *   3 wrong group  gradients of dp are reduced over tp
  *   4 tp           gradients of the inputs of column projections are not reduced over tp
  *   5 one rank     rank 1 alone forgets the first reduction over dp
- *   6 ring         what goes round the ring in the backward is lost on all ranks but the first */
+ *   6 ring         what goes round the ring in the backward is lost on all ranks but the first
+ *   7 tied         stages that have a copy of a tied parameter do not add their gradients */
 #include <stdlib.h>
 #include <tenon/pass.h>
 
@@ -40,6 +41,12 @@ static struct tn_value *other_group(struct tn_graph *g, struct tn_node *n)
                   TN_WITH(TN_TEXT("axis", "tp"), TN_INT("from", l), TN_INT("to", l)));
 }
 
+/* Of a sum of two stages, what was not moved here. */
+static struct tn_value *own_part(struct tn_node *n)
+{
+    return tn_input(n, tn_is(tn_op(tn_producer(tn_input(n, 0))), "move"));
+}
+
 static int is_meant(struct tn_graph *g, struct tn_node *n)
 {
     int reduces = tn_is(tn_op(n), "all_reduce"),
@@ -47,6 +54,7 @@ static int is_meant(struct tn_graph *g, struct tn_node *n)
 
     switch (what(g)) {
     case 4: return reduces && tn_on_axis(n, "tp") && tn_phase(n) == TN_BACKWARD;
+    case 7: return tn_is(tn_op(n), "expr") && tn_is(tn_role(n), "tied");
     case 6: return tn_is(tn_op(n), "ring") && tn_phase(n) == TN_BACKWARD;
     case 1:
     case 3:
@@ -65,8 +73,9 @@ static void schedule(struct tn_graph *g, const char *axis)
             continue;
         first = 0;
         tn_after(g, n);
-        tn_replace(tn_output(n, 0), what(g) == 3 ? other_group(g, n)
-                                                 : lose(g, n,
+        tn_replace(tn_output(n, 0), what(g) == 3   ? other_group(g, n)
+                                    : what(g) == 7 ? own_part(n)
+                                                   : lose(g, n,
                                                         what(g) == 4   ? "tp"
                                                         : what(g) == 6 ? "cp"
                                                                        : "dp"));
@@ -82,7 +91,7 @@ static void forward(struct tn_graph *g, const char *axis)
 static void train(struct tn_graph *g, const char *axis)
 {
     (void)axis;
-    if (what(g) != 2 || tn_axis_size(g, "dp") == 1)
+    if (what(g) != 2 || (tn_axis_size(g, "dp") == 1 && tn_axis_size(g, "pp") == 1))
         return;
     tn_each_param (g, w) {
         tn_at_end(g, TN_AFTER, "broken");
@@ -91,7 +100,7 @@ static void train(struct tn_graph *g, const char *axis)
 }
 
 static const struct tn_option options[] = {
-    {"broken", "0", "what to break", 0, 6},
+    {"broken", "0", "what to break", 0, 7},
     {0},
 };
 

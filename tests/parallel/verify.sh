@@ -29,6 +29,8 @@ expect [ "$(grep -c '^gradient\|^parameter\|^loss\|^norm' <<<"$out")" = 3 ]
 equal parallel.dp=2 parallel.tp=2 parallel.sp=yes optimizer.name=sgd backend.debug=yes
 equal parallel.cp=2 parallel.zigzag=yes backend.debug=yes --seed 7
 equal parallel.dp=2 backend.dtype=bf16
+equal parallel.pp=2 train.micro_batch=3 backend.debug=yes
+equal parallel.pp=2 parallel.dp=2 parallel.zero=3 train.micro_batch=3 model.dropout=0.3 model.n_layer=4 parallel.schedule=interleaved backend.debug=yes
 
 case_ "under a launcher"
 ranks 2 "$TENON" verify $model parallel.tp=2 --worst 1
@@ -69,6 +71,9 @@ expect_out '^replicas are equal'        # all ranks are wrong alike
 found '4 ranks \(dp 2, tp 2\) are not one process: .*e\+0[3-9] times' parallel.dp=2 parallel.tp=2 parallel.broken=3
 found '2 ranks \(tp 2\) .*worst is gradient transformer\..*e\+0[3-9] times' parallel.tp=2 parallel.broken=4
 found '2 ranks \(cp 2\) .*worst is gradient transformer\.h\..*attn\.c_attn.*e\+0[3-9] times' parallel.cp=2 parallel.broken=6
+found 'worst is norm step [12]: .*e\+05 times' parallel.pp=2 train.micro_batch=3 parallel.broken=2
+found '2 ranks \(pp 2\) .*worst is gradient transformer\.wte\.weight, .*e\+0[3-9] times' parallel.pp=2 train.micro_batch=3 parallel.broken=7
+expect_out '^replicas differ: of 84 tensors [0-9]+ are not the same on all ranks of pp; the first is transformer\.wte\.weight'
 
 case_ "a rank that leaves out a collective, in debug mode"
 run "$TENON" verify $model "${broken[@]}" --ranks 2 parallel.broken=5 backend.debug=yes
