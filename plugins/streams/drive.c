@@ -5,12 +5,16 @@
  * is work that others depend on, it is the progress thread. A second wait sleeps on the turn word until its
  * request is done or the place of the driver is free. What moves moves under the engine's lock, so after a
  * failure has been noted with the lock held nobody touches the caller's memory again. */
+#include <math.h>
 #include <signal.h>
 #include <time.h>
-#include "gloo.h"
+#include "streams.h"
 
 #define NAP 0.02 /* seconds: how often a sleeper looks whether processes have ended */
 #define THREAD_SPIN 20
+#define SHORT_NAP 50e-6 /* where a link must be polled: the first sleeps, */
+#define LONG_NAP 2e-3   /* the longest of who waits, */
+#define IDLE_NAP 5e-3   /* and of the thread while nobody waits: questions are answered */
 
 static void pause_briefly(void)
 {
@@ -42,6 +46,8 @@ static int step(struct tn_world *w)
     int happened;
 
     tn_world_answer(w);
+    if (w->link)
+        tn_link_poll(w->link);
     pthread_mutex_lock(&w->engine);
     happened = tn_world_notice(w);
     if (!happened) {
@@ -80,6 +86,23 @@ void tn_drive_wake(struct tn_world *w)
         tn_bell_ring(&w->board->ask_bell);
 }
 
+/* Whose process has ended: asked by who sleeps, not more often than a nap. Driver. */
+static void look_sometimes(struct tn_world *w)
+{
+    double now = tn_now();
+
+    if (now - w->looked > NAP / 2) {
+        w->looked = now;
+        tn_world_look(w);
+    }
+}
+
+/* The longest sleep of a driver that has found nothing to do so many times. */
+static double nap(const struct tn_world *w, uint32_t idle)
+{
+    return !w->link || !tn_link_polls ? NAP : fmin(LONG_NAP, SHORT_NAP * (1 + idle / 64.0));
+}
+
 /* The driver sleeps until a bell, after a last look. */
 static void doze(struct tn_world *w, double seconds)
 {
@@ -90,17 +113,15 @@ static void doze(struct tn_world *w, double seconds)
     seen = atomic_load(&b->bell);
     atomic_thread_fence(memory_order_seq_cst);
     if (!step(w) && !atomic_load(&w->stop)) {
-        double begin = tn_now();
-        tn_bell_wait(&b->bell, seen, seconds < NAP ? seconds : NAP);
-        if (tn_now() - begin > NAP / 2)
-            tn_world_look(w);
+        tn_bell_wait(&b->bell, seen, seconds);
+        look_sometimes(w);
     }
     atomic_store(&b->sleeping, 0);
 }
 
 static void drive(struct tn_world *w)
 {
-    int idle = 0;
+    uint32_t idle = 0;
 
     while (has_work(w) && !atomic_load(&w->stop)) {
         if (step(w))
@@ -108,7 +129,7 @@ static void drive(struct tn_world *w)
         else if (idle++ < THREAD_SPIN)
             pause_briefly();
         else
-            doze(w, NAP);
+            doze(w, nap(w, idle - THREAD_SPIN));
     }
 }
 
@@ -123,7 +144,9 @@ void *tn_world_thread(void *world)
             drive(w);
             tn_drive_end(w);
         } else if (!atomic_load(&w->stop)) {
-            tn_bell_wait(&w->board->ask_bell, seen, 10);
+            if (w->link)
+                tn_link_poll(w->link);
+            tn_bell_wait(&w->board->ask_bell, seen, w->link && tn_link_polls ? IDLE_NAP : 10);
         }
     }
     return NULL;
@@ -133,7 +156,7 @@ void tn_pipe_guard_begin(const struct tn_world *w, struct tn_pipe_guard *g)
 {
     sigset_t pipe_only;
 
-    g->on = w->tcp != NULL;
+    g->on = w->link != NULL;
     if (!g->on)
         return;
     sigemptyset(&pipe_only);
@@ -182,7 +205,7 @@ void tn_drive_until(struct tn_request *r, double until, int *mine)
                 pause_briefly();
             } else {
                 say_lack(r);
-                doze(w, until - now);
+                doze(w, fmin(until - now, nap(w, idle - w->spin)));
             }
         } else if (atomic_load(&r->left) && !atomic_load(&w->dead)) {
             say_lack(r);

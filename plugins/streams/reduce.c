@@ -3,7 +3,7 @@
  * Blocks of a fixed number of elements go through an accumulator of the type that is added in: fp32 for the
  * halves, else the type itself. Each part is read once and each result rounded once, so where a block ends or
  * who adds changes no bit. Integers wrap, which is why they are added unsigned. */
-#include "gloo.h"
+#include "streams.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3") /* gcc's O2 would not vectorise these loops */
