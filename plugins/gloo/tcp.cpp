@@ -442,6 +442,10 @@ extern "C" void tn_link_poll(tn_link *)
 {
 }
 
+extern "C" void tn_link_failed(void)
+{
+}
+
 extern "C" void tn_link_stop(tn_link *t)
 {
     t->stopping = true;

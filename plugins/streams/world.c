@@ -139,6 +139,7 @@ tn_status tn_world_open(uint32_t rank, uint32_t size, double seconds, struct tn_
         s = meet_world(&m);
     tn_meeting_end(&m);
     if (s < 0) {
+        tn_link_failed();
         if (w->link)
             tn_link_stop(w->link);
         tn_comm_free(c);
@@ -170,6 +171,8 @@ static void linger(struct tn_world *w)
 /* The last communicator is closed: ends the thread, then frees all. */
 void tn_world_close(struct tn_world *w, struct tn_comm *last)
 {
+    if (atomic_load(&w->dead))
+        tn_link_failed();
     if (w->link && atomic_load(&w->dead))
         linger(w);
     atomic_store(&w->stop, 1);
