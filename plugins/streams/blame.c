@@ -54,6 +54,7 @@ static void die(struct tn_world *w, tn_status code, const char *text)
     w->code = code;
     snprintf(w->text, sizeof w->text, "%s", text);
     atomic_store(&w->dead, 1);
+    tn_link_failed();
     tn_bell_ring(&w->turn);
 }
 

@@ -28,7 +28,7 @@ void tn_link_took(struct tn_link_stream *s, uint64_t bytes);
 void tn_link_say(struct tn_link *t, uint32_t peer, uint32_t kind, const void *data, uint32_t bytes);
 void tn_link_stop(struct tn_link *t);  /* tn_world_control is not called after it */
 void tn_link_close(struct tn_link *t); /* stopped, and all streams freed */
-/* A world has failed or never came about: nothing may wait for its ranks any more. May be called twice. */
+/* A world has failed or never came about: nothing may wait for its ranks any more. Any thread, more than once. */
 void tn_link_failed(void);
 /* Any thread, without the engine's lock. Where nothing is delivered without it, polls is 1. */
 void tn_link_poll(struct tn_link *t);

@@ -171,8 +171,6 @@ static void linger(struct tn_world *w)
 /* The last communicator is closed: ends the thread, then frees all. */
 void tn_world_close(struct tn_world *w, struct tn_comm *last)
 {
-    if (atomic_load(&w->dead))
-        tn_link_failed();
     if (w->link && atomic_load(&w->dead))
         linger(w);
     atomic_store(&w->stop, 1);

@@ -128,7 +128,7 @@ int tn_comm_launch(const char *plugin, const char *name, uint32_t n, uint32_t fr
         printf("FAIL %s, %u ranks: mpirun ended with %d\n", plugin, n, WEXITSTATUS(status));
         failed++;
     }
-    if (failed)
+    if (failed || !strcmp(name, "time"))
         print_log(folder);
     snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command) ? 1 : failed;

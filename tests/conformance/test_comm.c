@@ -1,6 +1,7 @@
 /* test_comm.c - communicators that were built, against the list that all have to pass.
  *
- *     test_comm [PLUGIN [RANKS [CASE]]]      some of it; TN_COMM_VERBOSE=1 says how long each case takes
+ *     test_comm                              all that need no launcher
+ *     test_comm PLUGIN [RANKS [CASE]]        some of it; TN_COMM_VERBOSE=1 says how long each case takes
  *     test_comm time [PLUGIN]                latency and rate of two ranks, to look at */
 #include <stdlib.h>
 #include "comm.h"
@@ -46,12 +47,18 @@ static const struct {
     {"gloo", NULL, NULL, 1, 4, 1, 1, 0},
     {"gloo", "TENON_SHM", "no", 2, 3, 1, 0, 0},
     {"mpi", NULL, NULL, 1, 4, 0, 0, 1},
-    {"mpi", "TENON_SHM", "no", 2, 3, 1, 0, 1},
+    {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},
+    {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
+};
+
+static const struct tn_comm_case timing[] = {
+    {"time", timed, 2, NOBODY},
+    {0},
 };
 
 const struct tn_comm_case *tn_comm_list(const char *name)
 {
-    return !strcmp(name, "values") ? tn_comm_values : tn_comm_failures;
+    return !strcmp(name, "time") ? timing : !strcmp(name, "values") ? tn_comm_values : tn_comm_failures;
 }
 
 /* Cases of failure have limits of a second, which a busy machine may pass for reasons of its own: one counts as failed
@@ -122,7 +129,7 @@ static int run_lists(size_t i, uint32_t n, const char *only)
         failed += launch_list(tries[i].plugin, "values", n, only);
         if (tries[i].fails)
             failed += launch_list(tries[i].plugin, "failures", n, only);
-        return failed + (n == 2 ? run_list(tries[i].plugin, tn_comm_unlaunched, n, only) : 0);
+        return failed + (n == 2 && !tries[i].variable ? run_list(tries[i].plugin, tn_comm_unlaunched, n, only) : 0);
     }
     failed += run_list(tries[i].plugin, tn_comm_values, n, only);
     if (tries[i].fails)
@@ -187,15 +194,15 @@ static int is_built(const char *plugin)
 
 int main(int argc, char **argv)
 {
-    const struct tn_comm_case timing = {"time", timed, 2, NOBODY};
     int failed = 0, ran = 0;
 
     if (argc > 6 && !strcmp(argv[1], "launched"))
         return tn_comm_launched(argv + 2);
     if (argc > 1 && !strcmp(argv[1], "time"))
-        return tn_comm_run(argc > 2 ? argv[2] : "gloo", &timing, 2);
+        return argc > 2 && !strcmp(argv[2], "mpi") ? tn_comm_launch("mpi", "time", 2, 0, 1)
+                                                   : tn_comm_run(argc > 2 ? argv[2] : "gloo", timing, 2);
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if ((argc < 2 || !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
+        if ((argc < 2 ? !tries[i].launched : !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
             const uint32_t ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
             failed += run_try(i, ranks, argc > 3 ? argv[3] : NULL);
             if (tries[i].hosts)
