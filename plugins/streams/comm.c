@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include "meet.h"
 
+#define HASTE 100e-6 /* seconds from start to wait */
+
 /* --- the table */
 
 static tn_status comm_open(uint32_t rank, uint32_t size, double seconds, struct tn_comm **world)
@@ -37,6 +39,7 @@ static struct tn_request *new_request(struct tn_comm *c, uint32_t n)
     r->comm = c;
     r->next = NULL;
     r->last = NULL;
+    r->started = 0;
     atomic_store(&r->left, n);
     return r;
 }
@@ -108,7 +111,12 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
     tn_pipe_guard_end(&guard);
     if (atomic_load(&w->driven))
         tn_bell_wake(w->board);
-    tn_drive_wake(w);
+    if (!small) {
+        (*out)->started = tn_now();
+        tn_drive_start(w);
+    } else {
+        tn_drive_wake(w);
+    }
     return TN_OK;
 }
 
@@ -116,11 +124,13 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
 static tn_status wait_long(struct tn_request *r, double seconds)
 {
     struct tn_world *w = r->comm->world;
-    double until = tn_now() + (seconds < 1e8 ? seconds : 1e8), ask = until - fmin(0.5, seconds / 4);
+    double now = tn_now(), until = now + (seconds < 1e8 ? seconds : 1e8), ask = until - fmin(0.5, seconds / 4);
     struct tn_pipe_guard guard;
     tn_status s = TN_OK;
     int mine = 0;
 
+    if (r->started > 0)
+        atomic_store(&w->hasty, now - r->started < HASTE);
     tn_pipe_guard_begin(w, &guard);
     atomic_fetch_add(&w->waiting, 1);
     tn_drive_until(r, ask, &mine);

@@ -339,8 +339,10 @@ static int copy(struct tn_comm *c)
 
 static void collect(struct tn_world *w)
 {
-    if (!atomic_exchange(&w->posted, 0))
+    if (!atomic_load(&w->posted))
         return;
+    atomic_store(&w->busy, 1); /* until the pass knows: nobody may see neither */
+    atomic_store(&w->posted, 0);
     pthread_mutex_lock(&w->inbox);
     for (struct tn_comm *c = w->comms; c; c = c->next) {
         struct tn_op *op = c->inbox;

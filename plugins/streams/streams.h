@@ -101,6 +101,7 @@ struct tn_request {
     struct tn_comm *comm;
     struct tn_request *next;
     struct tn_op *last; /* not done yet; for blame */
+    double started;
     _Atomic uint32_t left;
 };
 
@@ -135,7 +136,9 @@ struct tn_world {
     double seconds;
     uint64_t instance;      /* worlds of this process are numbered, in keys */
     uint64_t *tags, n_tags; /* of all groups that ever were */
-    uint32_t spin, users;
+    uint32_t users, reserved0;
+    double spin, patience; /* seconds that a wait may look before it sleeps, that it does at present; the driver's */
+    uint64_t sleeps;
     double looked; /* when, for processes that have ended; the driver's */
     pthread_mutex_t engine; /* streams, pending operations, dead */
     pthread_mutex_t inbox;  /* inbox, spare lists, list of communicators */
@@ -147,6 +150,7 @@ struct tn_world {
     _Atomic uint32_t driven;             /* somebody drives: sleeps on the bell, moves what comes */
     _Atomic uint32_t turn, waiting;      /* the word that waits sleep on when another thread drives */
     _Atomic uint32_t busy;               /* somebody has to drive */
+    _Atomic uint32_t ticking, hasty;     /* the thread looks by itself; the last wait came at once */
     _Atomic uint32_t stop, dead, posted; /* posted: inboxes that are not empty may exist */
     int32_t code;
     char text[440];
@@ -235,6 +239,7 @@ void *tn_world_thread(void *world);
 void tn_drive_until(struct tn_request *r, double until, int *mine);
 void tn_drive_end(struct tn_world *w);
 void tn_drive_wake(struct tn_world *w); /* the progress thread, if there is work for it */
+void tn_drive_start(struct tn_world *w); /* the same after start */
 
 /* header.c: what a rank believes of an operation, in front of its first item */
 struct tn_header {

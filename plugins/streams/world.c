@@ -64,7 +64,8 @@ static void know_peers(struct tn_meeting *m)
         if (m->near[p] || tn_who_same_processes(&m->who[p], &m->who[w->rank]))
             w->peer[p].pidfd = (int32_t)syscall(SYS_pidfd_open, (pid_t)m->who[p].pid, 0);
     }
-    w->spin = here <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 300 : 0;
+    w->spin = here <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 100e-6 : 0;
+    w->patience = w->spin;
 }
 
 static tn_status start_thread(struct tn_world *w)

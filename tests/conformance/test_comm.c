@@ -6,24 +6,29 @@
 #include <stdlib.h>
 #include "comm.h"
 
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
 static void time_one(struct tn_rank *r, uint64_t bytes, int n)
 {
     float *x = calloc(1, bytes + 4);
     const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, x, x, bytes / 4, NULL, NULL, 0};
-    double best = 1e9, total = 0;
+    double took[2000];
 
     for (int i = -n / 4; i < n; i++) {
-        double begin = tn_comm_now(), took;
+        double begin = tn_comm_now();
         must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
-        took = tn_comm_now() - begin;
-        if (i >= 0) {
-            total += took;
-            best = took < best ? took : best;
-        }
+        if (i >= 0)
+            took[i] = tn_comm_now() - begin;
     }
+    qsort(took, (size_t)n, sizeof *took, by_size);
     if (r->rank == 0)
-        printf("all_reduce of %8llu bytes: best %9.1f us, mean %9.1f us\n", (unsigned long long)bytes,
-               best * 1e6, total / n * 1e6);
+        printf("all_reduce of %8llu bytes: best %9.1f us, median %9.1f us\n", (unsigned long long)bytes,
+               took[0] * 1e6, took[n / 2] * 1e6);
     free(x);
 }
 
