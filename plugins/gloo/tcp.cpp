@@ -30,10 +30,10 @@ namespace
 
 using gloo::transport::UnboundBuffer;
 
-constexpr uint32_t window = 4;                   /* frames of a stream that may be unread */
+constexpr uint32_t window = 8;                   /* frames of a stream that may be unread */
 constexpr uint32_t spare = 4;                    /* frames posted beyond, for credits and control */
 constexpr uint64_t slots = uint64_t(0x40) << 56; /* clear of those that Gloo's collectives use */
-constexpr size_t payload = 256 << 10;
+constexpr size_t payload = 512 << 10;
 
 enum : uint32_t { data_frame = 0x100, credit_frame };
 
