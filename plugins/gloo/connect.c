@@ -1,7 +1,7 @@
 /* connect.c - the world's TCP connections: addresses exchanged, one pair for each rank that is not near.
  *
- * Gloo must not be given a name, and ends the process where it cannot resolve one; so addresses are numbers, and
- * loopback is refused between hosts before anything is connected. */
+ * Gloo must not be given a name, and ends the process where it cannot resolve one; so addresses are numbers,
+ * and loopback is refused between hosts before anything is connected. */
 #include <stdlib.h>
 #include "meet.h"
 #include "tcp.h"
@@ -58,7 +58,7 @@ static tn_status check_address(const struct tn_meeting *m, uint32_t p)
     return tn_error(
         TN_ERR_CONFIG,
         TN_SELF ": ranks %u (%s) and %u (%s) are on two hosts, but rank %u has only the loopback address %s; "
-        "name its interface by TENON_IFACE",
+                "name its interface by TENON_IFACE",
         m->c->rank, me->host, p, w->host, loop, m->who[loop].address);
 }
 
@@ -117,4 +117,3 @@ tn_status tn_link_connect(struct tn_meeting *m)
     free(all);
     return s;
 }
-

@@ -108,7 +108,8 @@ tn_status tn_address_find(char *address, size_t size, char *interface, size_t in
     tn_status s = TN_OK;
 
     if (getifaddrs(&all))
-        return tn_error(TN_ERR, TN_SELF ": the interfaces of this host cannot be listed: %s", strerror(errno));
+        return tn_error(TN_ERR, TN_SELF ": the interfaces of this host cannot be listed: %s",
+                        strerror(errno));
     if (name && *name)
         i = named(all, name);
     else if (!(i = of_host(all)) && !(i = first(all, 0)))

@@ -1,8 +1,9 @@
 /* connect.c - ranks of the world and ranks of MPI made to agree.
  *
- * The launcher of this program and the one of MPI may be two: torchrun's variables within mpirun, two mpiruns that share
- * a store. So each rank says in the store what MPI calls it, and all look before a byte is sent. MPI is begun
- * where all ranks of a host share memory too, so that a job that could not grow to two hosts is found out at once. */
+ * The launcher of this program and the one of MPI may be two: torchrun's variables within mpirun, two mpiruns
+ * that share a store. So each rank says in the store what MPI calls it, and all look before a byte is sent.
+ * MPI is begun where all ranks of a host share memory too, so that a job that could not grow to two hosts is
+ * found out at once. */
 #include <stdlib.h>
 #include "frames.h"
 #include "meet.h"
@@ -22,7 +23,8 @@ tn_status tn_link_probe(uint32_t *score, char *why, uint64_t why_size)
     if (launcher)
         snprintf(why, why_size, "shared memory within a host, MPI between hosts; started by %s", launcher);
     else
-        snprintf(why, why_size, "neither mpirun nor srun --mpi=pmix started this process, so MPI knows of no others");
+        snprintf(why, why_size,
+                 "neither mpirun nor srun --mpi=pmix started this process, so MPI knows of no others");
     return TN_OK;
 }
 
@@ -30,8 +32,10 @@ tn_status tn_link_prepare(struct tn_meeting *m)
 {
     if (tn_mpi_launcher())
         return TN_OK;
-    return tn_error(TN_ERR_CONFIG, "mpi: neither mpirun nor srun --mpi=pmix started rank %u, so MPI knows of no other "
-                    "rank; start all by one of them, or choose backend.comm=gloo", m->c->rank);
+    return tn_error(TN_ERR_CONFIG,
+                    "mpi: neither mpirun nor srun --mpi=pmix started rank %u, so MPI knows of no other "
+                    "rank; start all by one of them, or choose backend.comm=gloo",
+                    m->c->rank);
 }
 
 static tn_status check(const struct tn_meeting *m, const struct name *name)
@@ -40,12 +44,16 @@ static tn_status check(const struct tn_meeting *m, const struct name *name)
 
     for (uint32_t p = 0; p < n; p++) {
         if (name[p].size != (int32_t)n || name[p].rank < 0 || name[p].rank >= name[p].size)
-            return tn_error(TN_ERR_CONFIG, "mpi: rank %u of %u is number %d of %d for MPI; all ranks must be "
-                            "started by one mpirun or srun, and nothing else by it", p, n, name[p].rank, name[p].size);
+            return tn_error(TN_ERR_CONFIG,
+                            "mpi: rank %u of %u is number %d of %d for MPI; all ranks must be "
+                            "started by one mpirun or srun, and nothing else by it",
+                            p, n, name[p].rank, name[p].size);
         for (uint32_t q = 0; q < p; q++)
             if (name[p].rank == name[q].rank)
-                return tn_error(TN_ERR_CONFIG, "mpi: ranks %u and %u are both number %d for MPI; all ranks must be "
-                                "started by one mpirun or srun", q, p, name[p].rank);
+                return tn_error(TN_ERR_CONFIG,
+                                "mpi: ranks %u and %u are both number %d for MPI; all ranks must be "
+                                "started by one mpirun or srun",
+                                q, p, name[p].rank);
     }
     return TN_OK;
 }
@@ -69,8 +77,8 @@ static void say(const struct tn_meeting *m, const struct tn_mpi *mpi)
 {
     char text[160];
 
-    snprintf(text, sizeof text, "mpi: %s; rank %u of %u is its number %d of %d", mpi->version, m->c->rank, m->c->n,
-             mpi->rank, mpi->size);
+    snprintf(text, sizeof text, "mpi: %s; rank %u of %u is its number %d of %d", mpi->version, m->c->rank,
+             m->c->n, mpi->rank, mpi->size);
     tn_host->log(2, text);
 }
 
@@ -79,7 +87,8 @@ static tn_status connect(struct tn_meeting *m, const struct tn_mpi *mpi)
     struct tn_comm *c = m->c;
     int32_t *rank = calloc(c->n, sizeof *rank);
     struct name *name = calloc(c->n, sizeof *name);
-    tn_status s = rank && name ? exchange(m, mpi, name) : tn_error(TN_ERR_MEMORY, "mpi: no memory for %u ranks", c->n);
+    tn_status s =
+        rank && name ? exchange(m, mpi, name) : tn_error(TN_ERR_MEMORY, "mpi: no memory for %u ranks", c->n);
     uint32_t far = 0;
 
     for (uint32_t p = 0; s >= 0 && p < c->n; p++) {

@@ -1,11 +1,12 @@
 /* frames.c - frames sent and received by MPI, nonblocking, whenever somebody polls.
  *
- * MPI moves nothing between calls, and its calls know no limit. So nothing here waits: receives are posted ahead,
- * sends are begun, and who drives the engine polls; limits are kept by those who wait for results. One lock keeps
- * MPI to one thread at a time, which is all it has to be built for. Frames with one tag from one rank are
- * matched in the order of their sending, so the first receive that was posted is the next frame.
+ * MPI moves nothing between calls, and its calls know no limit. So nothing here waits: receives are posted
+ * ahead, sends are begun, and who drives the engine polls; limits are kept by those who wait for results. One
+ * lock keeps MPI to one thread at a time, which is all it has to be built for. Frames with one tag from one
+ * rank are matched in the order of their sending, so the first receive that was posted is the next frame.
  *
- * Frames of a world that has ended, or has failed, may still be in MPI's hands: their memory is not given back. */
+ * Frames of a world that has ended, or has failed, may still be in MPI's hands: their memory is not given
+ * back. */
 #include <stdlib.h>
 #include "frames.h"
 
@@ -67,8 +68,8 @@ void tn_frames_post(struct tn_link_peer *p, struct tn_frame *f)
     struct tn_link *l = p->link;
     int first = !p->posted.first;
 
-    if (l->stopping || MPI_Irecv(f->head, (int)(sizeof *f->head + TN_FRAME_PAYLOAD), MPI_BYTE, p->rank, l->tag,
-                                 l->mpi->comm, &f->request) != MPI_SUCCESS) {
+    if (l->stopping || MPI_Irecv(f->head, (int)(sizeof *f->head + TN_FRAME_PAYLOAD), MPI_BYTE, p->rank,
+                                 l->tag, l->mpi->comm, &f->request) != MPI_SUCCESS) {
         tn_frame_free(f);
         if (!l->stopping)
             tn_frames_lose(p);
@@ -244,7 +245,8 @@ static struct tn_link *link_new(struct tn_world *w, const struct tn_mpi *mpi)
     return l;
 }
 
-tn_status tn_frames_open(struct tn_world *w, const struct tn_mpi *mpi, const int32_t *rank, struct tn_link **out)
+tn_status tn_frames_open(struct tn_world *w, const struct tn_mpi *mpi, const int32_t *rank,
+                         struct tn_link **out)
 {
     struct tn_link *l = *out = link_new(w, mpi);
 

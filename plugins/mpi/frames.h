@@ -31,8 +31,8 @@ struct tn_frames { /* first in, first out */
 
 struct tn_link_peer {
     struct tn_link *link;
-    uint32_t world; /* rank of the world; of MPI: */
-    int32_t rank;   /* -1: near */
+    uint32_t world;                 /* rank of the world; of MPI: */
+    int32_t rank;                   /* -1: near */
     struct tn_frames posted, heard; /* heard: messages, to be given on without the lock */
     struct tn_link_stream *streams;
     uint32_t lost, reserved0;
@@ -68,7 +68,8 @@ void tn_frames_init(struct tn_frames *l);
 void tn_frames_put(struct tn_frames *l, struct tn_frame *f);
 struct tn_frame *tn_frames_take(struct tn_frames *l); /* NULL: empty */
 
-tn_status tn_frames_open(struct tn_world *w, const struct tn_mpi *mpi, const int32_t *rank, struct tn_link **out);
+tn_status tn_frames_open(struct tn_world *w, const struct tn_mpi *mpi, const int32_t *rank,
+                         struct tn_link **out);
 /* Lock held by who calls these. */
 void tn_frames_lose(struct tn_link_peer *p);
 void tn_frames_post(struct tn_link_peer *p, struct tn_frame *f);

@@ -1,9 +1,9 @@
 /* library.c - MPI begun and ended by a thread of its own, since neither call has a limit.
  *
- * MPI_Init waits until every process of the job has called it, MPI_Finalize until every process is there again.
- * So one thread makes both calls, and whoever wants one done waits for the thread, as long as there is time. MPI can
- * be begun once in a process; worlds may come and go meanwhile, and it ends when the plugin does. After a failure
- * it does not: MPI_Finalize would wait for the rank that is gone. */
+ * MPI_Init waits until every process of the job has called it, MPI_Finalize until every process is there
+ * again. So one thread makes both calls, and whoever wants one done waits for the thread, as long as there is
+ * time. MPI can be begun once in a process; worlds may come and go meanwhile, and it ends when the plugin
+ * does. After a failure it does not: MPI_Finalize would wait for the rank that is gone. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -151,9 +151,10 @@ tn_status tn_mpi_begin(double seconds, const struct tn_mpi **out)
     if (s < 0 || state == RUNNING)
         return s;
     if (state == BEGINNING)
-        return tn_error(TN_ERR_TIMEOUT, "mpi: MPI_Init has not ended within %.3g s; it waits for all processes of "
-                        "the job that %s started, so one of them is stopped or does not use MPI", seconds,
-                        tn_mpi_launcher() ? tn_mpi_launcher() : "the launcher");
+        return tn_error(TN_ERR_TIMEOUT,
+                        "mpi: MPI_Init has not ended within %.3g s; it waits for all processes of "
+                        "the job that %s started, so one of them is stopped or does not use MPI",
+                        seconds, tn_mpi_launcher() ? tn_mpi_launcher() : "the launcher");
     if (state == REFUSED)
         return tn_error(TN_ERR, "mpi: %s", library.why);
     return tn_error(TN_ERR, "mpi: MPI was ended in this process, and cannot be begun again");

@@ -1,7 +1,8 @@
 /* stream.c - streams made of frames: a window of them may be unread, and the reader gives credit back.
  *
- * A credit travels in any frame that goes back, or in one of its own when half of the window was read. A frame whose
- * credit came has been received, so MPI is done with it as soon as it is asked; until then there is no room. */
+ * A credit travels in any frame that goes back, or in one of its own when half of the window was read. A
+ * frame whose credit came has been received, so MPI is done with it as soon as it is asked; until then there
+ * is no room. */
 #include <stdlib.h>
 #include "frames.h"
 

@@ -124,7 +124,8 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
 static tn_status wait_long(struct tn_request *r, double seconds)
 {
     struct tn_world *w = r->comm->world;
-    double now = tn_now(), until = now + (seconds < 1e8 ? seconds : 1e8), ask = until - fmin(0.5, seconds / 4);
+    double now = tn_now(), until = now + (seconds < 1e8 ? seconds : 1e8),
+           ask = until - fmin(0.5, seconds / 4);
     struct tn_pipe_guard guard;
     tn_status s = TN_OK;
     int mine = 0;

@@ -3,12 +3,13 @@
  * One thread at a time drives: it passes over the streams, and sleeps on this process's bell when nothing
  * moves. That is a thread in wait, so that a result costs no change of threads; while nobody waits and there
  * is work that others depend on, it is the progress thread. A second wait sleeps on the turn word until its
- * request is done or the place of the driver is free; the progress thread leaves that place to any wait. What moves
- * moves under the engine's lock, so after a failure has been noted with the lock held nobody touches the caller's
- * memory again.
+ * request is done or the place of the driver is free; the progress thread leaves that place to any wait. What
+ * moves moves under the engine's lock, so after a failure has been noted with the lock held nobody touches
+ * the caller's memory again.
  *
- * A caller that waits as soon as it has started needs no thread, and to wake one costs more than a small sum. So
- * after work was seen the thread looks by itself every millisecond, for a while, and such callers ring no bell. */
+ * A caller that waits as soon as it has started needs no thread, and to wake one costs more than a small sum.
+ * So after work was seen the thread looks by itself every millisecond, for a while, and such callers ring no
+ * bell. */
 #include <math.h>
 #include <signal.h>
 #include <time.h>
@@ -210,10 +211,10 @@ static void say_lack(struct tn_request *r)
     pthread_mutex_unlock(&w->engine);
 }
 
-/* How long to look before sleeping. To be woken takes some 30 us: ranks on processors of their own that sleep by turns
- * lose that each time, and never stop it unless one looks for longer. Ranks that share a processor, or wait for one that
- * computes, only lose by looking. So what has not helped is halved, what has is doubled, and now and then the most
- * is tried again. */
+/* How long to look before sleeping. To be woken takes some 30 us: ranks on processors of their own that sleep
+ * by turns lose that each time, and never stop it unless one looks for longer. Ranks that share a processor,
+ * or wait for one that computes, only lose by looking. So what has not helped is halved, what has is doubled,
+ * and now and then the most is tried again. */
 static void learn(struct tn_world *w, int slept)
 {
     if (!slept)

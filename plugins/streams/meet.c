@@ -19,7 +19,8 @@ tn_status tn_meeting_put(const struct tn_meeting *m, const char *what, const voi
     return m->store->set(key, data, bytes);
 }
 
-tn_status tn_meeting_get(const struct tn_meeting *m, const char *what, uint32_t rank, void *data, uint64_t *bytes)
+tn_status tn_meeting_get(const struct tn_meeting *m, const char *what, uint32_t rank, void *data,
+                         uint64_t *bytes)
 {
     double left = m->until - tn_now();
     char key[128], group[100];
@@ -146,7 +147,8 @@ tn_status tn_meeting_new(struct tn_comm *c, double seconds, struct tn_meeting *m
         return tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for a communicator");
     if (c->n > 1 && !m->store)
         return tn_error(TN_ERR_CONFIG,
-                        TN_SELF ": %u ranks need a store to find each other, and this program has none", c->n);
+                        TN_SELF ": %u ranks need a store to find each other, and this program has none",
+                        c->n);
     return TN_OK;
 }
 
@@ -169,10 +171,10 @@ void tn_meeting_log(const struct tn_meeting *m)
         if (p != m->c->rank && at + 20 < sizeof near)
             snprintf(list + at, sizeof near - at, at + 40 < sizeof near ? " %u" : " …", p);
     }
-    snprintf(text, sizeof text,
-             TN_SELF ": rank %u of %u on %s%s%s%s%s%s; shared memory with:%s; %s with:%s", m->c->rank, m->c->n,
-             me->host, *me->address ? ", address " : "", me->address, *me->address ? " (" : "", me->interface,
-             *me->address ? ")" : "", *near ? near : " none", tn_link_kind, *far ? far : " none");
+    snprintf(text, sizeof text, TN_SELF ": rank %u of %u on %s%s%s%s%s%s; shared memory with:%s; %s with:%s",
+             m->c->rank, m->c->n, me->host, *me->address ? ", address " : "", me->address,
+             *me->address ? " (" : "", me->interface, *me->address ? ")" : "", *near ? near : " none",
+             tn_link_kind, *far ? far : " none");
     tn_host->log(2, text);
     for (uint32_t p = 0; p < m->c->n; p++)
         if (p != m->c->rank && !m->near[p] && tn_who_same_host(me, &m->who[p])) {

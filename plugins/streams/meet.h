@@ -27,7 +27,8 @@ void tn_meeting_end(struct tn_meeting *m);
 tn_status tn_meeting_introduce(struct tn_meeting *m);
 /* In the store, by rank and what it is; get waits as long as there is time, and names the rank. */
 tn_status tn_meeting_put(const struct tn_meeting *m, const char *what, const void *data, uint64_t bytes);
-tn_status tn_meeting_get(const struct tn_meeting *m, const char *what, uint32_t rank, void *data, uint64_t *bytes);
+tn_status tn_meeting_get(const struct tn_meeting *m, const char *what, uint32_t rank, void *data,
+                         uint64_t *bytes);
 /* Everybody knows everybody. */
 tn_status tn_meeting_meet(struct tn_meeting *m);
 /* Both sides of each pair know whether they share memory. */

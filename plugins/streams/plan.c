@@ -77,7 +77,8 @@ static tn_status check_memory(const struct tn_comm *c, const struct tn_transfer 
     uint64_t mine = t->counts ? t->counts[c->rank] : t->count;
 
     if (all == UINT64_MAX || in == UINT64_MAX)
-        return tn_error(TN_ERR, TN_SELF ": %s of more elements than any memory holds", tn_transfer_name(t->op));
+        return tn_error(TN_ERR, TN_SELF ": %s of more elements than any memory holds",
+                        tn_transfer_name(t->op));
     if (gives && !t->from && (t->op == TN_ALL_GATHER ? mine : all))
         return tn_error(TN_ERR, TN_SELF ": %s without a buffer to give", tn_transfer_name(t->op));
     if (takes && !t->to && (t->op == TN_REDUCE_SCATTER ? mine : in))
@@ -96,12 +97,13 @@ tn_status tn_op_check(const struct tn_comm *c, const struct tn_transfer *t)
     if (is_reduction(t->op) && (t->reduce < TN_SUM || t->reduce > TN_MIN))
         return tn_error(TN_ERR, TN_SELF ": %s: there is no reduction %u", tn_transfer_name(t->op), t->reduce);
     if ((t->op == TN_BROADCAST || t->op == TN_SEND || t->op == TN_RECV) && t->peer >= c->n)
-        return tn_error(TN_ERR, TN_SELF ": %s: rank %u in a group of %u", tn_transfer_name(t->op), t->peer, c->n);
+        return tn_error(TN_ERR, TN_SELF ": %s: rank %u in a group of %u", tn_transfer_name(t->op), t->peer,
+                        c->n);
     if (t->op == TN_ALL_TO_ALL && t->counts &&
         t->counts[c->rank] != (t->counts_in ? t->counts_in[c->rank] : t->counts[c->rank]))
-        return tn_error(TN_ERR_SHAPE, TN_SELF ": all_to_all: rank %u gives itself %llu elements and expects %llu",
-                        c->rank, (unsigned long long)t->counts[c->rank],
-                        (unsigned long long)t->counts_in[c->rank]);
+        return tn_error(TN_ERR_SHAPE,
+                        TN_SELF ": all_to_all: rank %u gives itself %llu elements and expects %llu", c->rank,
+                        (unsigned long long)t->counts[c->rank], (unsigned long long)t->counts_in[c->rank]);
     return check_memory(c, t);
 }
 

@@ -15,8 +15,8 @@
  *     blame.c    who is at fault, and telling the others
  *
  * Between two ranks of a communicator lies one stream of bytes in each direction: a ring in shared memory, or
- * frames over a link. Each operation is a fixed sequence of items on each stream, known on both sides from its
- * arguments; a header in front of the first item says what the sender believes, and the receiver compares
+ * frames over a link. Each operation is a fixed sequence of items on each stream, known on both sides from
+ * its arguments; a header in front of the first item says what the sender believes, and the receiver compares
  * before it takes a byte. Every operation goes directly between each two ranks, so who waits, waits for the
  * one at fault.
  *
@@ -31,7 +31,7 @@
 #include <tenon/comm.h>
 #include "link.h"
 
-#define TN_LINE 64u                /* of memory; items are padded to it */
+#define TN_LINE 64u                  /* of memory; items are padded to it */
 #define TN_STREAM_SMALL (32u << 10)  /* bytes: all-reduce in one step, start moves it itself */
 #define TN_STREAM_STEP (64u << 10)   /* bytes moved before the other side is told */
 #define TN_STREAM_SLICE (128u << 10) /* bytes of one rank's slice in a segment of a large all-reduce */
@@ -71,8 +71,8 @@ struct tn_flow {           /* one direction of a stream */
 struct tn_stream {
     struct tn_comm *comm;
     struct tn_link_stream *link; /* else shared memory */
-    uint32_t peer, world;      /* rank in the group, in the world */
-    struct tn_segment *theirs; /* NULL: a link, or nobody (the rank itself) */
+    uint32_t peer, world;        /* rank in the group, in the world */
+    struct tn_segment *theirs;   /* NULL: a link, or nobody (the rank itself) */
     struct tn_ring_ends *in_ends, *out_ends;
     uint8_t *in, *out;                         /* each mapped twice in a row, so any piece is contiguous */
     uint64_t head, tail, seen_head, seen_tail; /* ours, and what was last seen of theirs */
@@ -137,9 +137,10 @@ struct tn_world {
     uint64_t instance;      /* worlds of this process are numbered, in keys */
     uint64_t *tags, n_tags; /* of all groups that ever were */
     uint32_t users, reserved0;
-    double spin, patience; /* seconds that a wait may look before it sleeps, that it does at present; the driver's */
+    double spin,
+        patience; /* seconds that a wait may look before it sleeps, that it does at present; the driver's */
     uint64_t sleeps;
-    double looked; /* when, for processes that have ended; the driver's */
+    double looked;          /* when, for processes that have ended; the driver's */
     pthread_mutex_t engine; /* streams, pending operations, dead */
     pthread_mutex_t inbox;  /* inbox, spare lists, list of communicators */
     pthread_t thread;
@@ -238,7 +239,7 @@ void *tn_world_thread(void *world);
  * after the last call tn_drive_end has to follow. */
 void tn_drive_until(struct tn_request *r, double until, int *mine);
 void tn_drive_end(struct tn_world *w);
-void tn_drive_wake(struct tn_world *w); /* the progress thread, if there is work for it */
+void tn_drive_wake(struct tn_world *w);  /* the progress thread, if there is work for it */
 void tn_drive_start(struct tn_world *w); /* the same after start */
 
 /* header.c: what a rank believes of an operation, in front of its first item */

@@ -251,9 +251,9 @@ static tn_status meet_group(struct tn_meeting *m)
         return s;
     for (uint32_t p = 0; p < c->n; p++)
         if (p != c->rank && !m->near[p] && w->peer[c->ranks[p]].segment)
-            return tn_error(TN_ERR,
-                            TN_SELF ": rank %u shares memory with rank %u in the world, but not in a group: %s",
-                            w->rank, c->ranks[p], "no more memory, or no more files");
+            return tn_error(
+                TN_ERR, TN_SELF ": rank %u shares memory with rank %u in the world, but not in a group: %s",
+                w->rank, c->ranks[p], "no more memory, or no more files");
     return TN_OK;
 }
 

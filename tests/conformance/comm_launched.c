@@ -1,8 +1,8 @@
 /* comm_launched.c - the same cases on processes that mpirun has started, for communicators that need it.
  *
- * A start of MPI takes longer than most cases, so one process runs a row of them, each in a world of its own. mpirun
- * ends the others when one process ends without MPI_Finalize, which is right after a failure; so who is
- * through with its cases says so in a file, and leaves when all that are to be left have said it. */
+ * A start of MPI takes longer than most cases, so one process runs a row of them, each in a world of its own.
+ * mpirun ends the others when one process ends without MPI_Finalize, which is right after a failure; so who
+ * is through with its cases says so in a file, and leaves when all that are to be left have said it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -83,14 +83,16 @@ int tn_comm_launched(char **argv)
 
 /* --- who starts them */
 
-static int shell(const char *plugin, const char *name, const char *folder, uint32_t n, uint32_t from, uint32_t to)
+static int shell(const char *plugin, const char *name, const char *folder, uint32_t n, uint32_t from,
+                 uint32_t to)
 {
     char self[1000], command[1800];
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
 
     self[bytes > 0 ? bytes : 0] = 0;
     snprintf(command, sizeof command,
-             "timeout -k 1 " SECONDS " mpirun --allow-run-as-root --oversubscribe --bind-to none -np %u '%s' launched "
+             "timeout -k 1 " SECONDS
+             " mpirun --allow-run-as-root --oversubscribe --bind-to none -np %u '%s' launched "
              "%s %s %s %u %u >%s/log 2>&1 </dev/null",
              n, self, plugin, folder, name, from, to, folder);
     return system(command);

@@ -48,12 +48,9 @@ static const struct {
     int fails, hosts; /* the cases of failure, of two hosts, too */
     int launched;     /* by mpirun, else forked */
 } tries[] = {
-    {"self", NULL, NULL, 1, 1, 0, 0, 0},
-    {"gloo", NULL, NULL, 1, 4, 1, 1, 0},
-    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0, 0},
-    {"mpi", NULL, NULL, 1, 4, 0, 0, 1},
-    {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},
-    {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
+    {"self", NULL, NULL, 1, 1, 0, 0, 0},        {"gloo", NULL, NULL, 1, 4, 1, 1, 0},
+    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0, 0}, {"mpi", NULL, NULL, 1, 4, 0, 0, 1},
+    {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},  {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
 };
 
 static const struct tn_comm_case timing[] = {
@@ -66,8 +63,8 @@ const struct tn_comm_case *tn_comm_list(const char *name)
     return !strcmp(name, "time") ? timing : !strcmp(name, "values") ? tn_comm_values : tn_comm_failures;
 }
 
-/* Cases of failure have limits of a second, which a busy machine may pass for reasons of its own: one counts as failed
- * when it has failed three times in a row. What is right is right at once. */
+/* Cases of failure have limits of a second, which a busy machine may pass for reasons of its own: one counts
+ * as failed when it has failed three times in a row. What is right is right at once. */
 static int run_case(const char *plugin, const struct tn_comm_case *c, uint32_t n, int tries_left)
 {
     while (tn_comm_run(plugin, c, n))
@@ -108,8 +105,8 @@ static int launch(const char *plugin, const char *list, uint32_t n, uint32_t fro
     return failed;
 }
 
-/* Cases that leave all processes alive share one start of MPI; the others have one each. What is gloo's alone is left
- * out. */
+/* Cases that leave all processes alive share one start of MPI; the others have one each. What is gloo's alone
+ * is left out. */
 static int launch_list(const char *plugin, const char *list, uint32_t n, const char *only)
 {
     const struct tn_comm_case *c = tn_comm_list(list);
@@ -134,7 +131,8 @@ static int run_lists(size_t i, uint32_t n, const char *only)
         failed += launch_list(tries[i].plugin, "values", n, only);
         if (tries[i].fails)
             failed += launch_list(tries[i].plugin, "failures", n, only);
-        return failed + (n == 2 && !tries[i].variable ? run_list(tries[i].plugin, tn_comm_unlaunched, n, only) : 0);
+        return failed +
+               (n == 2 && !tries[i].variable ? run_list(tries[i].plugin, tn_comm_unlaunched, n, only) : 0);
     }
     failed += run_list(tries[i].plugin, tn_comm_values, n, only);
     if (tries[i].fails)
@@ -207,7 +205,8 @@ int main(int argc, char **argv)
         return argc > 2 && !strcmp(argv[2], "mpi") ? tn_comm_launch("mpi", "time", 2, 0, 1)
                                                    : tn_comm_run(argc > 2 ? argv[2] : "gloo", timing, 2);
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if ((argc < 2 ? !tries[i].launched : !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
+        if ((argc < 2 ? !tries[i].launched : !strcmp(argv[1], tries[i].plugin)) &&
+            is_built(tries[i].plugin)) {
             const uint32_t ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
             failed += run_try(i, ranks, argc > 3 ? argv[3] : NULL);
             if (tries[i].hosts)
