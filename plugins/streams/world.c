@@ -99,6 +99,8 @@ static tn_status meet_world(struct tn_meeting *m)
     tn_meeting_log(m);
     if ((s = tn_link_connect(m)) < 0)
         return s;
+    if (w->link && !tn_link_polls) /* what is waited for comes by threads that want the processor */
+        w->spin = w->patience = 0;
     return start_thread(w);
 }
 
