@@ -3,7 +3,7 @@
  * Gloo must not be given a name, and ends the process where it cannot resolve one; so addresses are numbers,
  * and loopback is refused between hosts before anything is connected. */
 #include <stdlib.h>
-#include "meet.h"
+#include "streams/meet.h"
 #include "tcp.h"
 
 const char tn_link_kind[] = "TCP";

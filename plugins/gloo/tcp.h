@@ -1,7 +1,7 @@
 /* tcp.h - how Gloo's pairs are opened; what is done with them afterwards is link.h. For C and C++. */
 #ifndef TN_GLOO_TCP_H
 #define TN_GLOO_TCP_H
-#include "link.h"
+#include "streams/link.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,7 +6,7 @@
  * found out at once. */
 #include <stdlib.h>
 #include "frames.h"
-#include "meet.h"
+#include "streams/meet.h"
 
 const char tn_link_kind[] = "MPI";
 

@@ -3,7 +3,7 @@
 #define TN_MPI_FRAMES_H
 #include <pthread.h>
 #include "library.h"
-#include "streams.h"
+#include "streams/streams.h"
 
 #define TN_FRAME_PAYLOAD (256u << 10)
 #define TN_FRAME_WINDOW 4u /* frames of a stream that may be unread */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 #include "library.h"
-#include "link.h"
+#include "streams/link.h"
 
 #define END_SECONDS 2.0 /* all ranks are there, so it takes milliseconds */
 

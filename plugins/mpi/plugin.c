@@ -1,6 +1,6 @@
 /* plugin.c - the communicator mpi: the streams of ../streams, over MPI where memory is not shared. */
 #include "library.h"
-#include "streams.h"
+#include "streams/streams.h"
 
 static tn_status start(void)
 {
