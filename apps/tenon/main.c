@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "commands.h"
 #include "help.h"
+#include "plugin/load.h"
 
 const struct command *const commands[] = {
     &prepare_command,
@@ -122,6 +123,8 @@ int main(int argc, char **argv)
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
 
     int code = dispatch(argc, argv), before = ferror(stdout);
+
+    tn_plugins_close();
 
     if ((fflush(stdout) || before) && !code)
         code = command_end(before ? tn_error(TN_ERR_IO, "cannot write the output: a part of it was lost")

@@ -11,7 +11,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "gloo.h"
+#include "tcp.h"
 
 int tn_address_is_loopback(const char *address)
 {
@@ -53,7 +53,7 @@ static tn_status no_such(const struct ifaddrs *all, const char *name)
             snprintf(list + at, sizeof list - at, "%s%s (%s)", at ? ", " : "", i->ifa_name, address);
         }
     return tn_error(TN_ERR_CONFIG,
-                    "gloo: TENON_IFACE=%s: there is no such interface with an address; there is %s", name,
+                    TN_SELF ": TENON_IFACE=%s: there is no such interface with an address; there is %s", name,
                     *list ? list : "none");
 }
 
@@ -108,7 +108,8 @@ tn_status tn_address_find(char *address, size_t size, char *interface, size_t in
     tn_status s = TN_OK;
 
     if (getifaddrs(&all))
-        return tn_error(TN_ERR, "gloo: the interfaces of this host cannot be listed: %s", strerror(errno));
+        return tn_error(TN_ERR, TN_SELF ": the interfaces of this host cannot be listed: %s",
+                        strerror(errno));
     if (name && *name)
         i = named(all, name);
     else if (!(i = of_host(all)) && !(i = first(all, 0)))
@@ -117,7 +118,7 @@ tn_status tn_address_find(char *address, size_t size, char *interface, size_t in
         take(i, address, size, interface, interface_size);
     else
         s = name && *name ? no_such(all, name)
-                          : tn_error(TN_ERR, "gloo: this host has no interface with an address");
+                          : tn_error(TN_ERR, TN_SELF ": this host has no interface with an address");
     freeifaddrs(all);
     return s;
 }

@@ -30,10 +30,10 @@ namespace
 
 using gloo::transport::UnboundBuffer;
 
-constexpr uint32_t window = 4;                   /* frames of a stream that may be unread */
+constexpr uint32_t window = 8;                   /* frames of a stream that may be unread */
 constexpr uint32_t spare = 4;                    /* frames posted beyond, for credits and control */
 constexpr uint64_t slots = uint64_t(0x40) << 56; /* clear of those that Gloo's collectives use */
-constexpr size_t payload = 256 << 10;
+constexpr size_t payload = 512 << 10;
 
 enum : uint32_t { data_frame = 0x100, credit_frame };
 
@@ -69,10 +69,10 @@ struct frame {
 
 } // namespace
 
-struct tn_tcp_link;
+struct tn_pair;
 
-struct tn_tcp_stream {
-    tn_tcp_link *link;
+struct tn_link_stream {
+    tn_pair *link;
     uint64_t tag;
     std::vector<std::unique_ptr<frame>> out;     /* window of them */
     std::vector<std::unique_ptr<frame>> credits; /* by turns: the one before the last has surely arrived */
@@ -84,44 +84,44 @@ struct tn_tcp_stream {
     uint64_t turns = 0;
 };
 
-struct tn_tcp_link {
-    tn_tcp *tcp = nullptr;
+struct tn_pair {
+    tn_link *tcp = nullptr;
     uint32_t peer = 0;
     std::mutex lock; /* posted, streams, numbers of frames */
     std::deque<std::unique_ptr<frame>> posted;
-    std::vector<tn_tcp_stream *> streams;
+    std::vector<tn_link_stream *> streams;
     std::vector<std::unique_ptr<frame>> said; /* control: few, kept to the end */
     uint64_t to_post = 0, to_send = 0;
     std::atomic<bool> lost{false}, connected{false};
     std::thread thread;
 };
 
-struct tn_tcp {
+struct tn_link {
     uint32_t rank = 0, size = 0;
     tn_tcp_user user{};
     std::shared_ptr<gloo::transport::Device> device;
     std::shared_ptr<gloo::transport::Context> context;
-    std::vector<std::unique_ptr<tn_tcp_link>> links;
+    std::vector<std::unique_ptr<tn_pair>> links;
     std::atomic<bool> stopping{false};
 };
 
 namespace
 {
 
-void lose(tn_tcp_link *l)
+void lose(tn_pair *l)
 {
     if (!l->lost.exchange(true) && !l->tcp->stopping)
         l->tcp->user.lost(l->tcp->user.arg, l->peer);
 }
 
 /* Link's lock held. */
-void post(tn_tcp_link *l, std::unique_ptr<frame> f)
+void post(tn_pair *l, std::unique_ptr<frame> f)
 {
     f->buffer->recv(int(l->peer), slots | l->to_post++, 0, sizeof(head) + payload);
     l->posted.push_back(std::move(f));
 }
 
-void send(tn_tcp_link *l, frame &f)
+void send(tn_pair *l, frame &f)
 {
     try {
         std::lock_guard<std::mutex> guard(l->lock);
@@ -132,7 +132,7 @@ void send(tn_tcp_link *l, frame &f)
     }
 }
 
-tn_tcp_stream *find(tn_tcp_link *l, uint64_t tag)
+tn_link_stream *find(tn_pair *l, uint64_t tag)
 {
     for (auto *s : l->streams)
         if (s->tag == tag)
@@ -141,7 +141,7 @@ tn_tcp_stream *find(tn_tcp_link *l, uint64_t tag)
 }
 
 /* Gives a frame that has arrived to whom it is for, and posts another one or the same again. */
-void deliver(tn_tcp_link *l, std::unique_ptr<frame> f)
+void deliver(tn_pair *l, std::unique_ptr<frame> f)
 {
     const head top = f->top();
 
@@ -153,7 +153,7 @@ void deliver(tn_tcp_link *l, std::unique_ptr<frame> f)
     }
     {
         std::lock_guard<std::mutex> guard(l->lock);
-        tn_tcp_stream *s = find(l, top.tag);
+        tn_link_stream *s = find(l, top.tag);
         if (s) {
             s->theirs = top.read;
             std::lock_guard<std::mutex> inner(s->lock);
@@ -166,7 +166,7 @@ void deliver(tn_tcp_link *l, std::unique_ptr<frame> f)
     l->tcp->user.arrived(l->tcp->user.arg);
 }
 
-void watch(tn_tcp_link *l)
+void watch(tn_pair *l)
 {
     try {
         while (!l->tcp->stopping) {
@@ -245,15 +245,15 @@ template <typename F> tn_status guarded(const char *what, uint32_t peer, F f)
 } // namespace
 
 extern "C" tn_status tn_tcp_open(const char *address, uint32_t rank, uint32_t size, double seconds,
-                                 const tn_tcp_user *user, tn_tcp **out)
+                                 const tn_tcp_user *user, tn_link **out)
 {
-    std::unique_ptr<tn_tcp> t;
+    std::unique_ptr<tn_link> t;
     tn_status s = guarded("opening TCP", 0, [&] {
         gloo::transport::tcp::attr attr(address);
         /* Gloo waits five times its limit for a first connection. */
         const auto limit = std::chrono::milliseconds(int64_t((seconds > 0.05 ? seconds : 0.05) * 1000 / 5));
 
-        t.reset(new tn_tcp);
+        t.reset(new tn_link);
         t->rank = rank;
         t->size = size;
         t->user = *user;
@@ -266,10 +266,10 @@ extern "C" tn_status tn_tcp_open(const char *address, uint32_t rank, uint32_t si
     return s;
 }
 
-extern "C" tn_status tn_tcp_listen(tn_tcp *t, uint32_t peer, void *address, uint32_t *bytes)
+extern "C" tn_status tn_tcp_listen(tn_link *t, uint32_t peer, void *address, uint32_t *bytes)
 {
     tn_status s = guarded("listening for rank ", peer, [&] {
-        t->links[peer].reset(new tn_tcp_link);
+        t->links[peer].reset(new tn_pair);
         t->links[peer]->tcp = t;
         t->links[peer]->peer = peer;
         auto b = t->context->createPair(int(peer))->address().bytes();
@@ -280,9 +280,9 @@ extern "C" tn_status tn_tcp_listen(tn_tcp *t, uint32_t peer, void *address, uint
     return s < 0 || *bytes <= TN_TCP_ADDRESS ? s : tn_error(TN_ERR, "gloo: an address of %u bytes", *bytes);
 }
 
-extern "C" tn_status tn_tcp_connect(tn_tcp *t, uint32_t peer, const void *address, uint32_t bytes)
+extern "C" tn_status tn_tcp_connect(tn_link *t, uint32_t peer, const void *address, uint32_t bytes)
 {
-    tn_tcp_link *l = t->links[peer].get();
+    tn_pair *l = t->links[peer].get();
 
     try {
         const char *a = static_cast<const char *>(address);
@@ -299,12 +299,12 @@ extern "C" tn_status tn_tcp_connect(tn_tcp *t, uint32_t peer, const void *addres
     }
 }
 
-extern "C" tn_status tn_tcp_stream_new(tn_tcp *t, uint32_t peer, uint64_t tag, tn_tcp_stream **out)
+extern "C" tn_status tn_link_stream_new(tn_link *t, uint32_t peer, uint64_t tag, tn_link_stream **out)
 {
-    std::unique_ptr<tn_tcp_stream> s;
+    std::unique_ptr<tn_link_stream> s;
     tn_status status = guarded("a stream to rank ", peer, [&] {
-        tn_tcp_link *l = t->links[peer].get();
-        s.reset(new tn_tcp_stream);
+        tn_pair *l = t->links[peer].get();
+        s.reset(new tn_link_stream);
         s->link = l;
         s->tag = tag;
         for (uint32_t i = 0; i < window; i++)
@@ -320,7 +320,7 @@ extern "C" tn_status tn_tcp_stream_new(tn_tcp *t, uint32_t peer, uint64_t tag, t
     return status;
 }
 
-extern "C" void tn_tcp_stream_free(tn_tcp_stream *s)
+extern "C" void tn_link_stream_free(tn_link_stream *s)
 {
     {
         std::lock_guard<std::mutex> guard(s->link->lock);
@@ -332,7 +332,7 @@ extern "C" void tn_tcp_stream_free(tn_tcp_stream *s)
     delete s;
 }
 
-extern "C" uint8_t *tn_tcp_room(tn_tcp_stream *s, uint64_t *bytes)
+extern "C" uint8_t *tn_link_room(tn_link_stream *s, uint64_t *bytes)
 {
     frame &f = *s->out[s->sent % window];
 
@@ -352,7 +352,7 @@ extern "C" uint8_t *tn_tcp_room(tn_tcp_stream *s, uint64_t *bytes)
     return f.body() + s->filled;
 }
 
-extern "C" void tn_tcp_flush(tn_tcp_stream *s)
+extern "C" void tn_link_flush(tn_link_stream *s)
 {
     frame &f = *s->out[s->sent % window];
 
@@ -365,14 +365,14 @@ extern "C" void tn_tcp_flush(tn_tcp_stream *s)
     send(s->link, f);
 }
 
-extern "C" void tn_tcp_wrote(tn_tcp_stream *s, uint64_t bytes)
+extern "C" void tn_link_wrote(tn_link_stream *s, uint64_t bytes)
 {
     s->filled += bytes;
     if (s->filled == payload)
-        tn_tcp_flush(s);
+        tn_link_flush(s);
 }
 
-extern "C" uint8_t *tn_tcp_read(tn_tcp_stream *s, uint64_t *bytes)
+extern "C" uint8_t *tn_link_read(tn_link_stream *s, uint64_t *bytes)
 {
     std::lock_guard<std::mutex> guard(s->lock);
 
@@ -383,7 +383,7 @@ extern "C" uint8_t *tn_tcp_read(tn_tcp_stream *s, uint64_t *bytes)
     return s->in.front()->body() + s->at;
 }
 
-extern "C" void tn_tcp_took(tn_tcp_stream *s, uint64_t bytes)
+extern "C" void tn_link_took(tn_link_stream *s, uint64_t bytes)
 {
     std::unique_ptr<frame> f;
 
@@ -419,11 +419,11 @@ extern "C" void tn_tcp_took(tn_tcp_stream *s, uint64_t bytes)
     send(s->link, c);
 }
 
-extern "C" void tn_tcp_say(tn_tcp *t, uint32_t peer, uint32_t kind, const void *data, uint32_t bytes)
+extern "C" void tn_link_say(tn_link *t, uint32_t peer, uint32_t kind, const void *data, uint32_t bytes)
 {
-    tn_tcp_link *l = t->links[peer].get();
+    tn_pair *l = t->links[peer].get();
 
-    if (!l || !l->connected || l->lost || bytes > TN_TCP_CONTROL)
+    if (!l || !l->connected || l->lost || bytes > TN_LINK_CONTROL)
         return;
     guarded("a message to rank ", peer, [&] {
         std::unique_ptr<frame> f(new frame(*t->context, bytes));
@@ -435,7 +435,18 @@ extern "C" void tn_tcp_say(tn_tcp *t, uint32_t peer, uint32_t kind, const void *
     });
 }
 
-extern "C" void tn_tcp_stop(tn_tcp *t)
+/* Frames come in threads of their own. */
+const int tn_link_polls = 0;
+
+extern "C" void tn_link_poll(tn_link *)
+{
+}
+
+extern "C" void tn_link_failed(void)
+{
+}
+
+extern "C" void tn_link_stop(tn_link *t)
 {
     t->stopping = true;
     for (auto &l : t->links) {
@@ -451,7 +462,7 @@ extern "C" void tn_tcp_stop(tn_tcp *t)
     }
 }
 
-extern "C" void tn_tcp_close(tn_tcp *t)
+extern "C" void tn_link_close(tn_link *t)
 {
     guarded("closing TCP", 0, [&] {
         for (auto &l : t->links)

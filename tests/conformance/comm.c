@@ -164,25 +164,44 @@ tn_status tn_comm_do(struct tn_rank *r, struct tn_comm *c, const struct tn_trans
 
 /* --- processes */
 
+void tn_comm_folder(const char *path)
+{
+    snprintf(folder, sizeof folder, "%s", path);
+}
+
+const struct tn_plugin *tn_comm_load(struct tn_rank *r, const char *plugin)
+{
+    const struct tn_plugin *p;
+
+    tn_bench_store(&store);
+    p = tn_bench_plugin(plugin);
+    r->api = p ? tn_bench_interface(p, TN_COMM_ID) : NULL;
+    if (!r->api)
+        tn_comm_wrong(r, __LINE__, "the plugin %s has no %s", plugin, TN_COMM_ID);
+    return p;
+}
+
+void tn_comm_case_run(struct tn_rank *r, const struct tn_comm_case *c)
+{
+    r->limit = c->rank_fails == NOBODY ? 20 : 2;
+    r->world = NULL;
+    if (c->rank_fails < UNOPENED)
+        must(r, r->api->open(r->rank, r->size, r->limit, &r->world) == TN_OK);
+    c->run(r);
+    if (r->world)
+        r->api->close(r->world);
+}
+
 static void child(const char *plugin, const struct tn_comm_case *c, uint32_t rank, uint32_t n)
 {
-    struct tn_rank r = {.rank = rank, .size = n, .limit = c->rank_fails == NOBODY ? 20 : 2};
-    const struct tn_plugin *p;
+    struct tn_rank r = {.rank = rank, .size = n};
 
     if (c->rank_fails == LAST_UNSTARTED && rank == n - 1)
         _exit(0);
     if (tn_hosts_are_up())
         tn_hosts_enter(rank);
-    tn_bench_store(&store);
-    p = tn_bench_plugin(plugin);
-    r.api = p ? tn_bench_interface(p, TN_COMM_ID) : NULL;
-    if (!r.api)
-        tn_comm_wrong(&r, __LINE__, "the plugin %s has no %s", plugin, TN_COMM_ID);
-    if (c->rank_fails < UNOPENED)
-        must(&r, r.api->open(rank, n, r.limit, &r.world) == TN_OK);
-    c->run(&r);
-    if (r.world)
-        r.api->close(r.world);
+    tn_comm_load(&r, plugin);
+    tn_comm_case_run(&r, c);
     exit(0);
 }
 

@@ -28,8 +28,16 @@ struct tn_comm_case {
 
 extern const struct tn_comm_case tn_comm_values[];    /* what is right; end with a NULL name */
 extern const struct tn_comm_case tn_comm_failures[];  /* what goes wrong */
+extern const struct tn_comm_case tn_comm_unlaunched[]; /* what needs mpirun, without it */
 extern const struct tn_comm_case tn_comm_two_hosts[]; /* between tn_hosts_up and tn_hosts_down */
 extern const struct tn_comm_case tn_comm_no_cable[];
+
+/* The same on processes that mpirun starts, which each run the cases from..to of a list, so that MPI begins once for
+ * them. name is what tn_comm_list knows the list by. Returns how many cases have failed. */
+int tn_comm_launch(const char *plugin, const char *name, uint32_t n, uint32_t from, uint32_t to);
+/* main of such a process */
+int tn_comm_launched(char **argv);
+const struct tn_comm_case *tn_comm_list(const char *name);
 
 /* Runs a case on n ranks, prints a line if it fails; returns whether it did. */
 int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n);
@@ -47,6 +55,10 @@ void tn_hosts_enter(uint32_t rank);
 const char *tn_hosts_address(uint32_t rank);
 void tn_hosts_cut(void);
 
+/* comm.c: the folder of the store; what a rank does */
+void tn_comm_folder(const char *path);
+const struct tn_plugin *tn_comm_load(struct tn_rank *r, const char *plugin);
+void tn_comm_case_run(struct tn_rank *r, const struct tn_comm_case *c);
 double tn_comm_now(void);
 void tn_comm_sleep(double seconds);
 size_t tn_comm_width(uint32_t dtype);

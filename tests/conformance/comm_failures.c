@@ -116,7 +116,7 @@ static void sum_until_error(struct tn_rank *r, struct tn_comm *c, uint64_t count
     tn_status s;
 
     memset(some, 0, sizeof some);
-    for (int i = 0; i < 100000; i++) {
+    for (const double end = tn_comm_now() + 10; tn_comm_now() < end;) {
         begin = tn_comm_now();
         s = tn_comm_do(r, c, &t, 1);
         *seconds = tn_comm_now() - begin;
@@ -312,6 +312,24 @@ static void no_interface(struct tn_rank *r)
     must(r, r->api->open(r->rank, r->size, 5, &r->world) < 0 && !r->world);
     must(r, says("TENON_IFACE=nosuch0") && says("lo (127.0.0.1)"));
 }
+
+/* --- a plugin that needs a launcher, without one */
+
+static void unlaunched(struct tn_rank *r)
+{
+    double begin = tn_comm_now();
+    uint32_t score = 1;
+    char why[200] = "";
+
+    must(r, r->api->probe(&score, why, sizeof why) == TN_OK && score == 0 && strstr(why, "mpirun"));
+    must(r, r->api->open(r->rank, r->size, 5, &r->world) < 0 && !r->world);
+    must(r, says("mpirun") && says("rank") && tn_comm_now() - begin < 2);
+}
+
+const struct tn_comm_case tn_comm_unlaunched[] = {
+    {"without mpirun", unlaunched, 2, UNOPENED},
+    {0},
+};
 
 const struct tn_comm_case tn_comm_two_hosts[] = {
     {"a cable is cut", cut, 2, NOBODY},

@@ -1,28 +1,34 @@
 /* test_comm.c - communicators that were built, against the list that all have to pass.
  *
- *     test_comm [PLUGIN [RANKS [CASE]]]      some of it; TN_COMM_VERBOSE=1 says how long each case takes
+ *     test_comm                              all that need no launcher
+ *     test_comm PLUGIN [RANKS [CASE]]        some of it; TN_COMM_VERBOSE=1 says how long each case takes
  *     test_comm time [PLUGIN]                latency and rate of two ranks, to look at */
 #include <stdlib.h>
 #include "comm.h"
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
 
 static void time_one(struct tn_rank *r, uint64_t bytes, int n)
 {
     float *x = calloc(1, bytes + 4);
     const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, x, x, bytes / 4, NULL, NULL, 0};
-    double best = 1e9, total = 0;
+    double took[2000];
 
     for (int i = -n / 4; i < n; i++) {
-        double begin = tn_comm_now(), took;
+        double begin = tn_comm_now();
         must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
-        took = tn_comm_now() - begin;
-        if (i >= 0) {
-            total += took;
-            best = took < best ? took : best;
-        }
+        if (i >= 0)
+            took[i] = tn_comm_now() - begin;
     }
+    qsort(took, (size_t)n, sizeof *took, by_size);
     if (r->rank == 0)
-        printf("all_reduce of %8llu bytes: best %9.1f us, mean %9.1f us\n", (unsigned long long)bytes,
-               best * 1e6, total / n * 1e6);
+        printf("all_reduce of %8llu bytes: best %9.1f us, median %9.1f us\n", (unsigned long long)bytes,
+               took[0] * 1e6, took[n / 2] * 1e6);
     free(x);
 }
 
@@ -40,15 +46,25 @@ static const struct {
     const char *plugin, *variable, *value;
     uint32_t from, to;
     int fails, hosts; /* the cases of failure, of two hosts, too */
+    int launched;     /* by mpirun, else forked */
 } tries[] = {
-    {"self", NULL, NULL, 1, 1, 0, 0},
-    {"gloo", NULL, NULL, 1, 4, 1, 1},
-    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0},
-    {"mpi", NULL, NULL, 1, 1, 0, 0},
+    {"self", NULL, NULL, 1, 1, 0, 0, 0},        {"gloo", NULL, NULL, 1, 4, 1, 1, 0},
+    {"gloo", "TENON_SHM", "no", 2, 3, 1, 0, 0}, {"mpi", NULL, NULL, 1, 4, 0, 0, 1},
+    {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},  {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
 };
 
-/* Cases of failure have limits of a second, which a busy machine may pass for reasons of its own: one counts as failed
- * when it has failed three times in a row. What is right is right at once. */
+static const struct tn_comm_case timing[] = {
+    {"time", timed, 2, NOBODY},
+    {0},
+};
+
+const struct tn_comm_case *tn_comm_list(const char *name)
+{
+    return !strcmp(name, "time") ? timing : !strcmp(name, "values") ? tn_comm_values : tn_comm_failures;
+}
+
+/* Cases of failure have limits of a second, which a busy machine may pass for reasons of its own: one counts
+ * as failed when it has failed three times in a row. What is right is right at once. */
 static int run_case(const char *plugin, const struct tn_comm_case *c, uint32_t n, int tries_left)
 {
     while (tn_comm_run(plugin, c, n))
@@ -71,6 +87,59 @@ static int run_list(const char *plugin, const struct tn_comm_case *c, uint32_t n
     return failed;
 }
 
+static int is_harmless(const struct tn_comm_case *c)
+{
+    return c->rank_fails == NOBODY;
+}
+
+static int launch(const char *plugin, const char *list, uint32_t n, uint32_t from, uint32_t to)
+{
+    const struct tn_comm_case *c = tn_comm_list(list);
+    double begin = tn_comm_now();
+    int failed = 1;
+
+    for (int attempts = c == tn_comm_values ? 1 : 3; attempts && failed; attempts--)
+        failed = tn_comm_launch(plugin, list, n, from, to);
+    if (getenv("TN_COMM_VERBOSE"))
+        printf("    %5.1f s %s to %s\n", tn_comm_now() - begin, c[from].name, c[to - 1].name);
+    return failed;
+}
+
+/* Cases that leave all processes alive share one start of MPI; the others have one each. What is gloo's alone
+ * is left out. */
+static int launch_list(const char *plugin, const char *list, uint32_t n, const char *only)
+{
+    const struct tn_comm_case *c = tn_comm_list(list);
+    int failed = 0;
+
+    for (uint32_t from = 0, to; c[from].name; from = to) {
+        to = from + 1;
+        if (c[from].rank_fails == UNOPENED || c[from].least > n || (only && strcmp(only, c[from].name)))
+            continue;
+        while (!only && is_harmless(&c[from]) && c[to].name && is_harmless(&c[to]))
+            to++;
+        failed += launch(plugin, list, n, from, to);
+    }
+    return failed;
+}
+
+static int run_lists(size_t i, uint32_t n, const char *only)
+{
+    int failed = 0;
+
+    if (tries[i].launched) {
+        failed += launch_list(tries[i].plugin, "values", n, only);
+        if (tries[i].fails)
+            failed += launch_list(tries[i].plugin, "failures", n, only);
+        return failed +
+               (n == 2 && !tries[i].variable ? run_list(tries[i].plugin, tn_comm_unlaunched, n, only) : 0);
+    }
+    failed += run_list(tries[i].plugin, tn_comm_values, n, only);
+    if (tries[i].fails)
+        failed += run_list(tries[i].plugin, tn_comm_failures, n, only);
+    return failed;
+}
+
 static int run_try(size_t i, uint32_t ranks, const char *only)
 {
     int failed = 0;
@@ -82,9 +151,7 @@ static int run_try(size_t i, uint32_t ranks, const char *only)
             continue;
         double begin = tn_comm_now();
         int before = failed;
-        failed += run_list(tries[i].plugin, tn_comm_values, n, only);
-        if (tries[i].fails)
-            failed += run_list(tries[i].plugin, tn_comm_failures, n, only);
+        failed += run_lists(i, n, only);
         printf("%s %s%s%s%s, %u ranks, %.1f s\n", failed == before ? "ok" : "FAIL", tries[i].plugin,
                tries[i].variable ? " " : "", tries[i].variable ? tries[i].variable : "",
                tries[i].variable ? "=no" : "", n, tn_comm_now() - begin);
@@ -130,13 +197,16 @@ static int is_built(const char *plugin)
 
 int main(int argc, char **argv)
 {
-    const struct tn_comm_case timing = {"time", timed, 2, NOBODY};
     int failed = 0, ran = 0;
 
+    if (argc > 6 && !strcmp(argv[1], "launched"))
+        return tn_comm_launched(argv + 2);
     if (argc > 1 && !strcmp(argv[1], "time"))
-        return tn_comm_run(argc > 2 ? argv[2] : "gloo", &timing, 2);
+        return argc > 2 && !strcmp(argv[2], "mpi") ? tn_comm_launch("mpi", "time", 2, 0, 1)
+                                                   : tn_comm_run(argc > 2 ? argv[2] : "gloo", timing, 2);
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++)
-        if ((argc < 2 || !strcmp(argv[1], tries[i].plugin)) && is_built(tries[i].plugin)) {
+        if ((argc < 2 ? !tries[i].launched : !strcmp(argv[1], tries[i].plugin)) &&
+            is_built(tries[i].plugin)) {
             const uint32_t ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
             failed += run_try(i, ranks, argc > 3 ? argv[3] : NULL);
             if (tries[i].hosts)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "base/config.h"
 #include "base/status.h"
+#include "plugin/load.h"
 #include "world/world.h"
 
 #define SUMS 5
@@ -145,6 +146,7 @@ int main(int argc, char **argv)
             tn_log(TN_LOG_ERROR, "%s", tn_error_text());
         tn_config_free(c);
     }
+    tn_plugins_close();
     fflush(stdout);
     return tn_exit_code(s);
 }

@@ -56,7 +56,7 @@ TN_CALL void tn_bucket_reduce(struct tn_graph *g, struct tn_bucket *b, struct tn
 /* Gradients that are partial on axis become `to`, TN_R or TN_F. */
 TN_CALL void tn_reduce_gradients(struct tn_graph *g, const char *axis, tn_layout to, int every)
 {
-    struct tn_bucket b = {.axis = axis, .to = to, .every = every};
+    struct tn_bucket b = {axis, to, every, {0}, {0}, {0}, 0, 0, 0}; /* all of them, for C++ */
     double room = tn_option(g, "bucket") * 1048576;
     struct tn_node *last = NULL;                             /* completes the last member */
 

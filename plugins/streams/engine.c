@@ -5,7 +5,7 @@
  * may run ahead of it where the streams allow. A sum takes from all streams at once, as much as all of them
  * have. */
 #include <stdlib.h>
-#include "gloo.h"
+#include "streams.h"
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -166,7 +166,7 @@ static int give_piece(struct tn_stream *s)
     rest = item.bytes - s->give.at;
     if (rest) {
         to = tn_stream_room(s, &room);
-        n = least(least(item.ready - s->give.at, room), TN_GLOO_STEP);
+        n = least(least(item.ready - s->give.at, room), TN_STREAM_STEP);
         if (!n)
             return 0;
         memcpy(to, item.data + s->give.at, n);
@@ -182,7 +182,7 @@ static int give(struct tn_stream *s)
 {
     int moved = 0;
 
-    for (uint64_t before = s->head; s->give.op && s->head - before < 2 * TN_GLOO_STEP; moved = 1)
+    for (uint64_t before = s->head; s->give.op && s->head - before < 2 * TN_STREAM_STEP; moved = 1)
         if (!(s->give.headed || give_header(s)) || !give_piece(s))
             break;
     tn_stream_tell(s);
@@ -201,7 +201,7 @@ static int take_piece(struct tn_stream *s)
         return 0; /* goes with the other streams */
     if (rest) {
         from = tn_stream_read(s, &have);
-        n = least(least(rest, have), TN_GLOO_STEP);
+        n = least(least(rest, have), TN_STREAM_STEP);
         if (!n)
             return 0;
         memcpy(item.data + s->take.at, from, n);
@@ -217,7 +217,7 @@ static int take(struct tn_stream *s)
 {
     int moved = 0;
 
-    for (uint64_t before = s->tail; s->take.op && s->tail - before < 2 * TN_GLOO_STEP; moved = 1)
+    for (uint64_t before = s->tail; s->take.op && s->tail - before < 2 * TN_STREAM_STEP; moved = 1)
         if (!(s->take.headed || take_header(s)) || !take_piece(s))
             break;
     return moved;
@@ -267,7 +267,7 @@ static int sum_piece(struct tn_comm *c)
     if (!op || (op->giving && !op->slice && op->t.from == op->t.to))
         return 0; /* in place: what is not given yet must not be overwritten */
     count = tn_op_own(c, op, &from, &to);
-    n = least(count - op->reduced, TN_GLOO_STEP / op->width);
+    n = least(count - op->reduced, TN_STREAM_STEP / op->width);
     for (uint32_t p = 0; n && p < c->n; p++) {
         uint64_t have;
         if (p == c->rank) {
@@ -322,7 +322,7 @@ static int copy(struct tn_comm *c)
     for (struct tn_op *op = c->first; op; op = op->next) {
         const uint8_t *from;
         uint8_t *to;
-        uint64_t bytes = tn_op_copy(c, op, &from, &to), n = least(bytes - op->copied, 4 * TN_GLOO_STEP);
+        uint64_t bytes = tn_op_copy(c, op, &from, &to), n = least(bytes - op->copied, 4 * TN_STREAM_STEP);
 
         if (!n)
             continue;
@@ -339,8 +339,10 @@ static int copy(struct tn_comm *c)
 
 static void collect(struct tn_world *w)
 {
-    if (!atomic_exchange(&w->posted, 0))
+    if (!atomic_load(&w->posted))
         return;
+    atomic_store(&w->busy, 1); /* until the pass knows: nobody may see neither */
+    atomic_store(&w->posted, 0);
     pthread_mutex_lock(&w->inbox);
     for (struct tn_comm *c = w->comms; c; c = c->next) {
         struct tn_op *op = c->inbox;

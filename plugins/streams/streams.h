@@ -1,6 +1,8 @@
-/* gloo.h - the parts of this communicator and how they hang together.
+/* streams.h - the parts of a communicator of streams and how they hang together.
  *
- *     plugin.c   the table: start, wait, abort, close
+ * Plugins gloo and mpi are made of it, and differ in what carries streams between ranks that share no memory.
+ *
+ *     comm.c     the table: start, wait, abort, close
  *     drive.c    who drives, and who sleeps
  *     world.c    communicators made and ended
  *     meet.c     rendezvous: who is on this host, segments, addresses
@@ -9,31 +11,30 @@
  *     header.c   what the sides of a stream compare
  *     reduce.c   sums in the order of ranks
  *     ring.c     shared memory between ranks of one host, and bells
- *     tcp.cpp    the same stream over Gloo's TCP; nothing but C crosses
+ *     link.h     the same stream over a network: ../gloo, ../mpi
  *     blame.c    who is at fault, and telling the others
- *     net.c      addresses
  *
  * Between two ranks of a communicator lies one stream of bytes in each direction: a ring in shared memory, or
- * frames over TCP. Each operation is a fixed sequence of items on each stream, known on both sides from its
- * arguments; a header in front of the first item says what the sender believes, and the receiver compares
+ * frames over a link. Each operation is a fixed sequence of items on each stream, known on both sides from
+ * its arguments; a header in front of the first item says what the sender believes, and the receiver compares
  * before it takes a byte. Every operation goes directly between each two ranks, so who waits, waits for the
  * one at fault.
  *
  * The engine runs in whatever thread drives it: the one in wait, if any, else the progress thread. What is
  * small was written by start and needs nobody until wait; only larger work wakes the thread. */
-#ifndef TN_GLOO_H
-#define TN_GLOO_H
+#ifndef TN_STREAMS_H
+#define TN_STREAMS_H
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <tenon/bootstrap.h>
 #include <tenon/comm.h>
-#include "tcp.h"
+#include "link.h"
 
-#define TN_LINE 64u                /* of memory; items are padded to it */
-#define TN_GLOO_SMALL (32u << 10)  /* bytes: all-reduce in one step, start moves it itself */
-#define TN_GLOO_STEP (64u << 10)   /* bytes moved before the other side is told */
-#define TN_GLOO_SLICE (128u << 10) /* bytes of one rank's slice in a segment of a large all-reduce */
+#define TN_LINE 64u                  /* of memory; items are padded to it */
+#define TN_STREAM_SMALL (32u << 10)  /* bytes: all-reduce in one step, start moves it itself */
+#define TN_STREAM_STEP (64u << 10)   /* bytes moved before the other side is told */
+#define TN_STREAM_SLICE (128u << 10) /* bytes of one rank's slice in a segment of a large all-reduce */
 
 /* --- shared memory. All of it is zero at first; words are atomic since other processes write them. */
 
@@ -69,9 +70,9 @@ struct tn_flow {           /* one direction of a stream */
 
 struct tn_stream {
     struct tn_comm *comm;
-    struct tn_tcp_stream *tcp; /* else shared memory */
-    uint32_t peer, world;      /* rank in the group, in the world */
-    struct tn_segment *theirs; /* NULL: TCP, or nobody (the rank itself) */
+    struct tn_link_stream *link; /* else shared memory */
+    uint32_t peer, world;        /* rank in the group, in the world */
+    struct tn_segment *theirs;   /* NULL: a link, or nobody (the rank itself) */
     struct tn_ring_ends *in_ends, *out_ends;
     uint8_t *in, *out;                         /* each mapped twice in a row, so any piece is contiguous */
     uint64_t head, tail, seen_head, seen_tail; /* ours, and what was last seen of theirs */
@@ -100,6 +101,7 @@ struct tn_request {
     struct tn_comm *comm;
     struct tn_request *next;
     struct tn_op *last; /* not done yet; for blame */
+    double started;
     _Atomic uint32_t left;
 };
 
@@ -125,7 +127,7 @@ struct tn_peer {                                /* a process */
     struct tn_segment *segment;                 /* on this host, else NULL */
     int32_t pidfd;                              /* -1: unknown */
     uint32_t ticket;                            /* of the last question */
-    _Atomic uint32_t gone, answered, waits_for; /* TCP: said by its last answer */
+    _Atomic uint32_t gone, answered, waits_for; /* no segment: said by its last answer */
     _Atomic uint64_t begun;
 };
 
@@ -134,21 +136,29 @@ struct tn_world {
     double seconds;
     uint64_t instance;      /* worlds of this process are numbered, in keys */
     uint64_t *tags, n_tags; /* of all groups that ever were */
-    uint32_t spin, users;
+    uint32_t users, reserved0;
+    double spin,
+        patience; /* seconds that a wait may look before it sleeps, that it does at present; the driver's */
+    uint64_t sleeps;
+    double looked;          /* when, for processes that have ended; the driver's */
     pthread_mutex_t engine; /* streams, pending operations, dead */
     pthread_mutex_t inbox;  /* inbox, spare lists, list of communicators */
     pthread_t thread;
     struct tn_comm *comms;
     struct tn_board *board;
     struct tn_peer *peer;
-    struct tn_tcp *tcp;
+    struct tn_link *link;
     _Atomic uint32_t driven;             /* somebody drives: sleeps on the bell, moves what comes */
     _Atomic uint32_t turn, waiting;      /* the word that waits sleep on when another thread drives */
     _Atomic uint32_t busy;               /* somebody has to drive */
+    _Atomic uint32_t ticking, hasty;     /* the thread looks by itself; the last wait came at once */
     _Atomic uint32_t stop, dead, posted; /* posted: inboxes that are not empty may exist */
     int32_t code;
     char text[440];
 };
+
+/* comm.c */
+extern const struct tn_comm_api tn_streams_comm;
 
 /* plan.c */
 struct tn_item {
@@ -216,11 +226,6 @@ tn_status tn_request_late(struct tn_request *r, double seconds);
 void tn_world_gone(struct tn_world *w); /* fails it if a rank that is gone is still needed */
 void tn_comm_say(const struct tn_comm *c, char *out, size_t size);
 
-/* net.c: the address to give to the others, and its interface; loopback if there is nothing else */
-tn_status tn_address_find(char *address, size_t size, char *interface, size_t interface_size);
-int tn_address_is_loopback(const char *address);
-int tn_address_known(const char *address, char *interface, size_t size);
-
 /* drive.c */
 /* A write to a closed connection must not kill a caller that has not ignored SIGPIPE. */
 struct tn_pipe_guard {
@@ -234,7 +239,8 @@ void *tn_world_thread(void *world);
  * after the last call tn_drive_end has to follow. */
 void tn_drive_until(struct tn_request *r, double until, int *mine);
 void tn_drive_end(struct tn_world *w);
-void tn_drive_wake(struct tn_world *w); /* the progress thread, if there is work for it */
+void tn_drive_wake(struct tn_world *w);  /* the progress thread, if there is work for it */
+void tn_drive_start(struct tn_world *w); /* the same after start */
 
 /* header.c: what a rank believes of an operation, in front of its first item */
 struct tn_header {

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "gloo.h"
+#include "streams.h"
 
 void tn_bell_ring(_Atomic uint32_t *bell)
 {
@@ -96,17 +96,17 @@ tn_status tn_segment_new(struct tn_comm *c, int *fd)
 {
     c->mapped = calloc(4 * c->n + 1, sizeof *c->mapped);
     c->mapped_bytes = calloc(4 * c->n + 1, sizeof *c->mapped_bytes);
-    *fd = memfd_create("tenon-gloo", MFD_CLOEXEC);
+    *fd = memfd_create("tenon-" TN_SELF, MFD_CLOEXEC);
     if (!c->mapped || !c->mapped_bytes)
-        return tn_error(TN_ERR_MEMORY, "gloo: no memory for a communicator");
+        return tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for a communicator");
     if (*fd < 0 || ftruncate(*fd, (off_t)(head_bytes(c->n) + c->n * c->ring)) ||
         !(c->mine = map_head(c, *fd)))
-        return tn_error(TN_ERR_MEMORY, "gloo: no shared memory of %llu bytes: %s",
+        return tn_error(TN_ERR_MEMORY, TN_SELF ": no shared memory of %llu bytes: %s",
                         (unsigned long long)(head_bytes(c->n) + c->n * c->ring), strerror(errno));
     for (uint32_t p = 0; p < c->n; p++) {
         struct tn_stream *s = &c->stream[p];
         if (p != c->rank && !(s->in = map_ring(c, *fd, p)))
-            return tn_error(TN_ERR_MEMORY, "gloo: cannot map shared memory: %s", strerror(errno));
+            return tn_error(TN_ERR_MEMORY, TN_SELF ": cannot map shared memory: %s", strerror(errno));
         s->in_ends = &c->mine->ends[p];
     }
     return TN_OK;
@@ -151,10 +151,10 @@ static struct tn_board *board_of(struct tn_stream *s)
 
 uint8_t *tn_stream_room(struct tn_stream *s, uint64_t *bytes)
 {
-    if (s->tcp)
-        return tn_tcp_room(s->tcp, bytes);
+    if (s->link)
+        return tn_link_room(s->link, bytes);
     *bytes = s->comm->ring - (s->head - s->seen_tail);
-    if (*bytes < TN_GLOO_STEP) {
+    if (*bytes < TN_STREAM_STEP) {
         s->seen_tail = atomic_load_explicit(&s->out_ends->tail, memory_order_acquire);
         *bytes = s->comm->ring - (s->head - s->seen_tail);
     }
@@ -163,19 +163,19 @@ uint8_t *tn_stream_room(struct tn_stream *s, uint64_t *bytes)
 
 void tn_stream_wrote(struct tn_stream *s, uint64_t bytes)
 {
-    if (s->tcp) {
-        tn_tcp_wrote(s->tcp, bytes);
+    if (s->link) {
+        tn_link_wrote(s->link, bytes);
         return;
     }
     s->head += bytes;
-    if (s->head - s->told >= TN_GLOO_STEP)
+    if (s->head - s->told >= TN_STREAM_STEP)
         tn_stream_tell(s);
 }
 
 void tn_stream_tell(struct tn_stream *s)
 {
-    if (s->tcp) {
-        tn_tcp_flush(s->tcp);
+    if (s->link) {
+        tn_link_flush(s->link);
     } else if (s->head != s->told) {
         atomic_store_explicit(&s->out_ends->head, s->head, memory_order_release);
         s->told = s->head;
@@ -185,9 +185,9 @@ void tn_stream_tell(struct tn_stream *s)
 
 uint8_t *tn_stream_read(struct tn_stream *s, uint64_t *bytes)
 {
-    if (s->tcp)
-        return tn_tcp_read(s->tcp, bytes);
-    if (s->seen_head - s->tail < TN_GLOO_STEP)
+    if (s->link)
+        return tn_link_read(s->link, bytes);
+    if (s->seen_head - s->tail < TN_STREAM_STEP)
         s->seen_head = atomic_load_explicit(&s->in_ends->head, memory_order_acquire);
     *bytes = s->seen_head - s->tail;
     return s->in + s->tail % s->comm->ring;
@@ -195,8 +195,8 @@ uint8_t *tn_stream_read(struct tn_stream *s, uint64_t *bytes)
 
 void tn_stream_took(struct tn_stream *s, uint64_t bytes)
 {
-    if (s->tcp) {
-        tn_tcp_took(s->tcp, bytes);
+    if (s->link) {
+        tn_link_took(s->link, bytes);
         return;
     }
     s->tail += bytes;

@@ -3,7 +3,7 @@
  * Blocks of a fixed number of elements go through an accumulator of the type that is added in: fp32 for the
  * halves, else the type itself. Each part is read once and each result rounded once, so where a block ends or
  * who adds changes no bit. Integers wrap, which is why they are added unsigned. */
-#include "gloo.h"
+#include "streams.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3") /* gcc's O2 would not vectorise these loops */
@@ -76,6 +76,19 @@ static uint16_t to_f16(float f)
 #define MAXIMUM(a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
 #define MINIMUM(a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 
+/* Of two parts, without the accumulator: y may be one of them, never another place in it. */
+#define PAIR(OP, T, ACC, FROM, TO)                                                                           \
+    {                                                                                                        \
+        const T *a = part[0], *b = part[1];                                                                  \
+        T *y = out;                                                                                          \
+        _Pragma("GCC ivdep") for (uint64_t i = 0; i < count; i++)                                            \
+        {                                                                                                    \
+            const ACC u = FROM(a[i]), v = FROM(b[i]);                                                        \
+            y[i] = (T)TO(OP(u, v));                                                                          \
+        }                                                                                                    \
+        return;                                                                                              \
+    }
+
 #define LOOP(OP, T, ACC, FROM)                                                                               \
     for (uint32_t p = 1; p < n; p++) {                                                                       \
         const T *x = (const T *)part[p] + at;                                                                \
@@ -90,6 +103,9 @@ static uint16_t to_f16(float f)
     static void NAME(uint32_t reduce, const void *const *part, uint32_t n, uint64_t count, void *out)        \
     {                                                                                                        \
         ACC acc[BLOCK];                                                                                      \
+                                                                                                             \
+        if (n == 2 && reduce == TN_SUM)                                                                      \
+            PAIR(ADD, T, ACC, FROM, TO)                                                                      \
                                                                                                              \
         for (uint64_t at = 0; at < count; at += BLOCK) {                                                     \
             const uint64_t m = count - at < BLOCK ? count - at : BLOCK;                                      \

@@ -9,9 +9,9 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <time.h>
-#include "gloo.h"
+#include "streams.h"
 
-#define ASK 1u /* control messages over TCP */
+#define ASK 1u /* control messages over the link */
 #define ANSWER 2u
 #define VERDICT 3u
 
@@ -54,6 +54,7 @@ static void die(struct tn_world *w, tn_status code, const char *text)
     w->code = code;
     snprintf(w->text, sizeof w->text, "%s", text);
     atomic_store(&w->dead, 1);
+    tn_link_failed();
     tn_bell_ring(&w->turn);
 }
 
@@ -69,8 +70,8 @@ tn_status tn_world_fail(struct tn_world *w, tn_status code, const char *text)
     for (uint32_t p = 0; p < w->size; p++)
         if (p != w->rank && w->peer[p].segment)
             write_verdict(&w->peer[p].segment->board, code, text);
-        else if (p != w->rank && w->tcp)
-            tn_tcp_say(w->tcp, p, VERDICT, &v, sizeof v);
+        else if (p != w->rank && w->link)
+            tn_link_say(w->link, p, VERDICT, &v, sizeof v);
     return code;
 }
 
@@ -122,7 +123,7 @@ void tn_world_ask(struct tn_world *w, struct tn_comm *c)
             tn_bell_ring(&peer->segment->board.bell);
         } else {
             atomic_store(&peer->answered, 0);
-            tn_tcp_say(w->tcp, p, ASK, &c->tag, sizeof c->tag);
+            tn_link_say(w->link, p, ASK, &c->tag, sizeof c->tag);
         }
     }
 }
@@ -139,7 +140,7 @@ static uint64_t begun_by_us(struct tn_world *w, uint64_t tag)
     return begun;
 }
 
-/* In the thread of a TCP pair. */
+/* In a thread of the link, or that polls it. */
 void tn_world_control(void *world, uint32_t peer, uint32_t kind, const void *data, uint32_t bytes)
 {
     struct tn_world *w = world;
@@ -149,7 +150,7 @@ void tn_world_control(void *world, uint32_t peer, uint32_t kind, const void *dat
         uint64_t tag;
         memcpy(&tag, data, sizeof tag);
         a.begun = begun_by_us(w, tag);
-        tn_tcp_say(w->tcp, peer, ANSWER, &a, sizeof a);
+        tn_link_say(w->link, peer, ANSWER, &a, sizeof a);
     } else if (kind == ANSWER && bytes == sizeof(struct answer)) {
         struct answer a;
         memcpy(&a, data, sizeof a);
@@ -229,14 +230,14 @@ blame(struct tn_comm *c, const struct tn_op *op, uint32_t who, tn_status code, c
     tn_op_say(op, does, sizeof does);
     tn_comm_say(c, group, sizeof group);
     rank_say(c, who, rank, sizeof rank);
-    snprintf(text, sizeof text, "gloo: %s in %s: %s %s", does, group, rank, why);
+    snprintf(text, sizeof text, TN_SELF ": %s in %s: %s %s", does, group, rank, why);
     return tn_world_fail(c->world, code, text);
 }
 
 static tn_status blame_gone(struct tn_comm *c, const struct tn_op *op, uint32_t who)
 {
     return blame(c, op, who, TN_ERR, "is gone: its %s",
-                 c->world->peer[who].segment ? "process has ended" : "connection was closed");
+                 c->world->peer[who].pidfd >= 0 ? "process has ended" : "connection was closed");
 }
 
 /* gone: 1 seen; 2 seen before a pass, so what it sent before its end has been taken. */

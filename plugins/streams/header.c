@@ -1,5 +1,5 @@
 /* header.c - what a rank believes of an operation, and what is said when two do not agree. */
-#include "gloo.h"
+#include "streams.h"
 
 #define MAGIC 0x746e6f4eu
 
@@ -52,6 +52,6 @@ void tn_header_differ(struct tn_stream *s, const struct tn_header *theirs, const
     header_say(theirs, s->world, them, sizeof them);
     header_say(ours, s->comm->world->rank, us, sizeof us);
     tn_comm_say(s->comm, group, sizeof group);
-    snprintf(text, sizeof text, "gloo: ranks do not agree in %s: %s, %s", group, them, us);
+    snprintf(text, sizeof text, TN_SELF ": ranks do not agree in %s: %s, %s", group, them, us);
     tn_world_fail(s->comm->world, TN_ERR_SHAPE, text);
 }

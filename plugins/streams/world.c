@@ -40,8 +40,8 @@ void tn_comm_free(struct tn_comm *c)
     if (!c)
         return;
     for (uint32_t p = 0; c->stream && p < c->n; p++)
-        if (c->stream[p].tcp)
-            tn_tcp_stream_free(c->stream[p].tcp);
+        if (c->stream[p].link)
+            tn_link_stream_free(c->stream[p].link);
     tn_engine_free(c);
     tn_segment_free(c);
     free(c->ranks);
@@ -57,12 +57,15 @@ static void know_peers(struct tn_meeting *m)
     for (uint32_t p = 0; p < w->size; p++) {
         here += p != w->rank && tn_who_same_host(&m->who[p], &m->who[w->rank]);
         w->peer[p].pidfd = -1;
-        if (p == w->rank || !m->near[p])
+        if (p == w->rank)
             continue;
-        w->peer[p].segment = m->c->stream[p].theirs;
-        w->peer[p].pidfd = (int32_t)syscall(SYS_pidfd_open, (pid_t)m->who[p].pid, 0);
+        if (m->near[p])
+            w->peer[p].segment = m->c->stream[p].theirs;
+        if (m->near[p] || tn_who_same_processes(&m->who[p], &m->who[w->rank]))
+            w->peer[p].pidfd = (int32_t)syscall(SYS_pidfd_open, (pid_t)m->who[p].pid, 0);
     }
-    w->spin = here <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 300 : 0;
+    w->spin = here <= (uint32_t)sysconf(_SC_NPROCESSORS_ONLN) ? 100e-6 : 0;
+    w->patience = w->spin;
 }
 
 static tn_status start_thread(struct tn_world *w)
@@ -74,7 +77,7 @@ static tn_status start_thread(struct tn_world *w)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&w->thread, NULL, tn_world_thread, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? tn_error(TN_ERR, "gloo: no thread for communication: %s", strerror(failed)) : TN_OK;
+    return failed ? tn_error(TN_ERR, TN_SELF ": no thread for communication: %s", strerror(failed)) : TN_OK;
 }
 
 static tn_status meet_world(struct tn_meeting *m)
@@ -82,7 +85,7 @@ static tn_status meet_world(struct tn_meeting *m)
     struct tn_world *w = m->c->world;
     tn_status s;
 
-    snprintf(m->prefix, sizeof m->prefix, "gloo/%llu", (unsigned long long)w->instance);
+    snprintf(m->prefix, sizeof m->prefix, TN_SELF "/%llu", (unsigned long long)w->instance);
     if ((s = tn_meeting_introduce(m)) < 0)
         return s;
     w->board = &m->c->mine->board;
@@ -90,12 +93,14 @@ static tn_status meet_world(struct tn_meeting *m)
         w->peer[p].pidfd = -1;
     if (w->size == 1)
         return start_thread(w);
-    if ((s = tn_meeting_address(m)) < 0 || (s = tn_meeting_meet(m)) < 0 || (s = tn_meeting_agree(m)) < 0)
+    if ((s = tn_link_prepare(m)) < 0 || (s = tn_meeting_meet(m)) < 0 || (s = tn_meeting_agree(m)) < 0)
         return s;
     know_peers(m);
     tn_meeting_log(m);
-    if ((s = tn_meeting_tcp(m)) < 0)
+    if ((s = tn_link_connect(m)) < 0)
         return s;
+    if (w->link && !tn_link_polls) /* what is waited for comes by threads that want the processor */
+        w->spin = w->patience = 0;
     return start_thread(w);
 }
 
@@ -122,7 +127,7 @@ tn_status tn_world_open(uint32_t rank, uint32_t size, double seconds, struct tn_
     if (!c || !(w->peer = calloc(size, sizeof *w->peer))) {
         tn_comm_free(c);
         free(w);
-        return tn_error(TN_ERR_MEMORY, "gloo: no memory for %u ranks", size);
+        return tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for %u ranks", size);
     }
     w->rank = rank;
     w->size = size;
@@ -137,11 +142,12 @@ tn_status tn_world_open(uint32_t rank, uint32_t size, double seconds, struct tn_
         s = meet_world(&m);
     tn_meeting_end(&m);
     if (s < 0) {
-        if (w->tcp)
-            tn_tcp_stop(w->tcp);
+        tn_link_failed();
+        if (w->link)
+            tn_link_stop(w->link);
         tn_comm_free(c);
-        if (w->tcp)
-            tn_tcp_close(w->tcp);
+        if (w->link)
+            tn_link_close(w->link);
         world_free(w);
         return s;
     }
@@ -150,7 +156,7 @@ tn_status tn_world_open(uint32_t rank, uint32_t size, double seconds, struct tn_
 }
 
 /* A connection that is closed with something unread takes along what was on its way out, a verdict maybe. */
-static void linger(const struct tn_world *w)
+static void linger(struct tn_world *w)
 {
     const double until = tn_now() + 0.3;
     int left = 1;
@@ -159,6 +165,8 @@ static void linger(const struct tn_world *w)
         left = 0;
         for (uint32_t p = 0; p < w->size; p++)
             left |= p != w->rank && !w->peer[p].segment && !w->peer[p].gone;
+        tn_link_poll(w->link);
+        tn_world_look(w);
         nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
 }
@@ -166,17 +174,17 @@ static void linger(const struct tn_world *w)
 /* The last communicator is closed: ends the thread, then frees all. */
 void tn_world_close(struct tn_world *w, struct tn_comm *last)
 {
-    if (w->tcp && atomic_load(&w->dead))
+    if (w->link && atomic_load(&w->dead))
         linger(w);
     atomic_store(&w->stop, 1);
     tn_bell_ring(&w->board->ask_bell);
     tn_bell_ring(&w->board->bell);
     pthread_join(w->thread, NULL);
-    if (w->tcp)
-        tn_tcp_stop(w->tcp);
+    if (w->link)
+        tn_link_stop(w->link);
     tn_comm_free(last);
-    if (w->tcp)
-        tn_tcp_close(w->tcp);
+    if (w->link)
+        tn_link_close(w->link);
     world_free(w);
 }
 
@@ -216,16 +224,16 @@ static tn_status find_place(const struct tn_world *w, const uint32_t *ranks, uin
 
     for (uint32_t i = 0; i < n; i++) {
         if (ranks[i] >= w->size)
-            return tn_error(TN_ERR, "gloo: a group with rank %u in a world of %u", ranks[i], w->size);
+            return tn_error(TN_ERR, TN_SELF ": a group with rank %u in a world of %u", ranks[i], w->size);
         for (uint32_t j = 0; j < i; j++)
             if (ranks[i] == ranks[j])
-                return tn_error(TN_ERR, "gloo: a group with rank %u twice", ranks[i]);
+                return tn_error(TN_ERR, TN_SELF ": a group with rank %u twice", ranks[i]);
         if (ranks[i] == w->rank) {
             *place = i;
             found = 1;
         }
     }
-    return found ? TN_OK : tn_error(TN_ERR, "gloo: rank %u makes a group that it is not in", w->rank);
+    return found ? TN_OK : tn_error(TN_ERR, TN_SELF ": rank %u makes a group that it is not in", w->rank);
 }
 
 static tn_status meet_group(struct tn_meeting *m)
@@ -234,20 +242,20 @@ static tn_status meet_group(struct tn_meeting *m)
     struct tn_world *w = c->world;
     tn_status s = tn_meeting_introduce(m);
 
-    snprintf(m->prefix, sizeof m->prefix, "gloo/%llu/%016llx", (unsigned long long)w->instance,
+    snprintf(m->prefix, sizeof m->prefix, TN_SELF "/%llu/%016llx", (unsigned long long)w->instance,
              (unsigned long long)c->tag);
     for (uint32_t p = 0; p < c->n && s >= 0; p++)
         if (p != c->rank && !w->peer[c->ranks[p]].segment)
-            s = tn_tcp_stream_new(w->tcp, c->ranks[p], c->tag, &c->stream[p].tcp);
+            s = tn_link_stream_new(w->link, c->ranks[p], c->tag, &c->stream[p].link);
     if (c->n == 1 || s < 0)
         return s;
     if ((s = tn_meeting_meet(m)) < 0 || (s = tn_meeting_agree(m)) < 0)
         return s;
     for (uint32_t p = 0; p < c->n; p++)
         if (p != c->rank && !m->near[p] && w->peer[c->ranks[p]].segment)
-            return tn_error(TN_ERR,
-                            "gloo: rank %u shares memory with rank %u in the world, but not in a group: %s",
-                            w->rank, c->ranks[p], "no more memory, or no more files");
+            return tn_error(
+                TN_ERR, TN_SELF ": rank %u shares memory with rank %u in the world, but not in a group: %s",
+                w->rank, c->ranks[p], "no more memory, or no more files");
     return TN_OK;
 }
 
@@ -261,11 +269,11 @@ tn_status tn_world_group(struct tn_world *w, const uint32_t *ranks, uint32_t n, 
     if (s < 0)
         return s;
     if (!(c = comm_new(w, ranks, place, n)))
-        return tn_error(TN_ERR_MEMORY, "gloo: no memory for a group of %u ranks", n);
+        return tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for a group of %u ranks", n);
     c->tag = tag_of(w, ranks, n);
     s = tn_meeting_new(c, w->seconds, &m);
     if (s >= 0 && !c->tag)
-        s = tn_error(TN_ERR_MEMORY, "gloo: no memory for a group of %u ranks", n);
+        s = tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for a group of %u ranks", n);
     if (s >= 0)
         s = meet_group(&m);
     tn_meeting_end(&m);

@@ -7,7 +7,7 @@
  * for the way back of the one before, and what was just added is still in the cache when it leaves. A small
  * one is in one step: all give all, all add. */
 #include <stdlib.h>
-#include "gloo.h"
+#include "streams.h"
 
 uint64_t tn_dtype_bytes(uint32_t dtype)
 {
@@ -77,31 +77,33 @@ static tn_status check_memory(const struct tn_comm *c, const struct tn_transfer 
     uint64_t mine = t->counts ? t->counts[c->rank] : t->count;
 
     if (all == UINT64_MAX || in == UINT64_MAX)
-        return tn_error(TN_ERR, "gloo: %s of more elements than any memory holds", tn_transfer_name(t->op));
+        return tn_error(TN_ERR, TN_SELF ": %s of more elements than any memory holds",
+                        tn_transfer_name(t->op));
     if (gives && !t->from && (t->op == TN_ALL_GATHER ? mine : all))
-        return tn_error(TN_ERR, "gloo: %s without a buffer to give", tn_transfer_name(t->op));
+        return tn_error(TN_ERR, TN_SELF ": %s without a buffer to give", tn_transfer_name(t->op));
     if (takes && !t->to && (t->op == TN_REDUCE_SCATTER ? mine : in))
-        return tn_error(TN_ERR, "gloo: %s without a buffer for the result", tn_transfer_name(t->op));
+        return tn_error(TN_ERR, TN_SELF ": %s without a buffer for the result", tn_transfer_name(t->op));
     return TN_OK;
 }
 
 tn_status tn_op_check(const struct tn_comm *c, const struct tn_transfer *t)
 {
     if (t->op < TN_ALL_REDUCE || t->op > TN_BARRIER)
-        return tn_error(TN_ERR, "gloo: there is no operation %u", t->op);
+        return tn_error(TN_ERR, TN_SELF ": there is no operation %u", t->op);
     if (t->op == TN_BARRIER)
         return TN_OK;
     if (!tn_dtype_bytes(t->dtype))
-        return tn_error(TN_ERR, "gloo: %s: there is no dtype %u", tn_transfer_name(t->op), t->dtype);
+        return tn_error(TN_ERR, TN_SELF ": %s: there is no dtype %u", tn_transfer_name(t->op), t->dtype);
     if (is_reduction(t->op) && (t->reduce < TN_SUM || t->reduce > TN_MIN))
-        return tn_error(TN_ERR, "gloo: %s: there is no reduction %u", tn_transfer_name(t->op), t->reduce);
+        return tn_error(TN_ERR, TN_SELF ": %s: there is no reduction %u", tn_transfer_name(t->op), t->reduce);
     if ((t->op == TN_BROADCAST || t->op == TN_SEND || t->op == TN_RECV) && t->peer >= c->n)
-        return tn_error(TN_ERR, "gloo: %s: rank %u in a group of %u", tn_transfer_name(t->op), t->peer, c->n);
+        return tn_error(TN_ERR, TN_SELF ": %s: rank %u in a group of %u", tn_transfer_name(t->op), t->peer,
+                        c->n);
     if (t->op == TN_ALL_TO_ALL && t->counts &&
         t->counts[c->rank] != (t->counts_in ? t->counts_in[c->rank] : t->counts[c->rank]))
-        return tn_error(TN_ERR_SHAPE, "gloo: all_to_all: rank %u gives itself %llu elements and expects %llu",
-                        c->rank, (unsigned long long)t->counts[c->rank],
-                        (unsigned long long)t->counts_in[c->rank]);
+        return tn_error(TN_ERR_SHAPE,
+                        TN_SELF ": all_to_all: rank %u gives itself %llu elements and expects %llu", c->rank,
+                        (unsigned long long)t->counts[c->rank], (unsigned long long)t->counts_in[c->rank]);
     return check_memory(c, t);
 }
 
@@ -150,9 +152,9 @@ void tn_op_set(const struct tn_comm *c, const struct tn_transfer *t, struct tn_o
         op->bytes = op->t.count * op->width * (t->op == TN_SEND || t->op == TN_RECV ? 1 : c->n);
     }
     op->t.counts = op->t.counts_in = NULL;
-    op->small = op->bytes <= TN_GLOO_SMALL * 2;
-    if (t->op == TN_ALL_REDUCE && c->n > 1 && op->bytes > TN_GLOO_SMALL * 2)
-        op->slice = TN_GLOO_SLICE / op->width;
+    op->small = op->bytes <= TN_STREAM_SMALL * 2;
+    if (t->op == TN_ALL_REDUCE && c->n > 1 && op->bytes > TN_STREAM_SMALL * 2)
+        op->slice = TN_STREAM_SLICE / op->width;
 }
 
 /* --- the large all-reduce: where slice s of segment k lies. Elements. */
