@@ -145,8 +145,10 @@ tn_status tn_world_settle(struct tn_world *w, tn_status own)
     const char **text, *result = "", *mine = "";
     tn_status s;
 
-    if (!w || !w->own->client || (own < 0 && tn_world_has_failed(w)))
+    if (!w || !w->own->client)
         return own;
+    if (own < 0 && tn_world_has_failed(w))       /* what is wrong here may come of it: another's folder is gone */
+        return tn_world_failed(w);
     a = tn_arena_new();
     if (own < 0)
         mine = tn_text(a, "%d %s", (int)own, tn_error_text());
