@@ -97,6 +97,15 @@ static void recompute_unit(struct recompute *r)
         read_clones(r, n);
 }
 
+/* A strategy may have put nodes of a unit ahead, among those of the unit before. */
+static int is_first_of_unit(const struct tn_node *n)
+{
+    for (const struct tn_node *p = n->prev; p; p = p->prev)
+        if (p->unit == n->unit)
+            return 0;
+    return 1;
+}
+
 tn_status tn_graph_recompute(struct tn_graph *g)
 {
     uint32_t n_value = g->n_value;
@@ -106,7 +115,7 @@ tn_status tn_graph_recompute(struct tn_graph *g)
                           .again = tn_alloc(g->arena, (n_value + 1) * sizeof *r.again)};
 
     for (struct tn_node *n = g->first[TN_FORWARD]; n && !g->status; n = n->next)
-        if (n->unit != r.unit && tn_is_unit(n, "block")) {
+        if (n->unit != r.unit && tn_is_unit(n, "block") && is_first_of_unit(n)) {
             r.unit = n->unit;
             recompute_unit(&r);
         }

@@ -33,6 +33,7 @@ static void bind_call(struct tn_run *run, struct segment *seg, uint32_t row, int
                        .state = k->state,
                        .row = row,
                        .by_slot = r->way != TN_ROW_COMPUTE,
+                       .once = r->way != TN_ROW_COMPUTE && r->once,
                        .l = {.struct_size = sizeof c->l, .buffer = buffer, .queue = run->queue}};
 }
 

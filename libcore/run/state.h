@@ -7,7 +7,8 @@ struct call {                                    /* one launch, ready to go */
     tn_status (*launch)(void *state, const struct tn_launch *l);
     void *state;
     struct tn_launch l;
-    uint32_t row, by_slot;                       /* by_slot: a collective, which counts by slots */
+    uint32_t row;
+    uint32_t by_slot, once;                      /* a collective, which counts by slots; or has one, and is waited for elsewhere */
 };
 
 struct move {                                    /* a pointer that differs from task to task */
@@ -53,7 +54,7 @@ static inline void tn_go_bind(const struct go *g)
     for (uint32_t i = 0; i < s->n_move; i++)
         *s->move[i].pointer = s->move[i].base + s->move[i].stride * (s->move[i].by_slot ? g->slot : g->micro);
     for (uint32_t i = 0; i < s->n_call; i++)
-        s->call[i].l.micro = s->call[i].by_slot ? g->slot : g->micro;
+        s->call[i].l.micro = s->call[i].once ? 0 : s->call[i].by_slot ? g->slot : g->micro;
 }
 
 tn_status tn_run_uniforms(struct tn_run *run);
