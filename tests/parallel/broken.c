@@ -25,16 +25,17 @@ static int is_first_rank(void)
     return !rank || strcmp(rank, "1");
 }
 
-static struct tn_value *lose(struct tn_graph *g, struct tn_node *n, const char *axis)
+/* i: of the values that n takes along. */
+static struct tn_value *lose(struct tn_graph *g, struct tn_node *n, uint32_t i, const char *axis)
 {
-    return tn_add(g, "once", TN_IN(tn_input(n, 0)),
-                  TN_WITH(TN_TEXT("axis", axis), TN_INT("from", tn_layout_of(tn_input(n, 0), axis)),
-                          TN_INT("to", tn_layout_of(tn_output(n, 0), axis))));
+    return tn_add(g, "once", TN_IN(tn_input(n, i)),
+                  TN_WITH(TN_TEXT("axis", axis), TN_INT("from", tn_layout_of(tn_input(n, i), axis)),
+                          TN_INT("to", tn_layout_of(tn_output(n, i), axis))));
 }
 
-static struct tn_value *other_group(struct tn_graph *g, struct tn_node *n)
+static struct tn_value *other_group(struct tn_graph *g, struct tn_node *n, uint32_t i)
 {
-    struct tn_value *v = lose(g, n, "dp");
+    struct tn_value *v = lose(g, n, i, "dp");
     tn_layout l = tn_layout_of(v, "tp");
 
     return tn_add(g, "all_reduce", TN_IN(v),
@@ -63,6 +64,18 @@ static int is_meant(struct tn_graph *g, struct tn_node *n)
     }
 }
 
+static void lose_all(struct tn_graph *g, struct tn_node *n)
+{
+    const char *axis = what(g) == 4 ? "tp" : what(g) == 6 ? "cp" : "dp";
+    uint32_t i = 0;
+
+    tn_each_operand(n, v) {
+        (void)v;
+        tn_replace(tn_output(n, i), what(g) == 3 ? other_group(g, n, i) : lose(g, n, i, axis));
+        i++;
+    }
+}
+
 static void schedule(struct tn_graph *g, const char *axis)
 {
     int first = 1;
@@ -73,12 +86,10 @@ static void schedule(struct tn_graph *g, const char *axis)
             continue;
         first = 0;
         tn_after(g, n);
-        tn_replace(tn_output(n, 0), what(g) == 3   ? other_group(g, n)
-                                    : what(g) == 7 ? own_part(n)
-                                                   : lose(g, n,
-                                                        what(g) == 4   ? "tp"
-                                                        : what(g) == 6 ? "cp"
-                                                                       : "dp"));
+        if (what(g) == 7)
+            tn_replace(tn_output(n, 0), own_part(n));
+        else
+            lose_all(g, n);
         tn_remove(n);
     }
 }
