@@ -34,7 +34,8 @@ static uint64_t states(const struct tn_plan *plan)
  */
 static const struct tn_value *left_by_backward(const struct tn_value *g)
 {
-    while (g && g->producer && g->producer->phase > TN_BACKWARD && g->producer->op->flags & TN_OP_COLLECTIVE)
+    while (g && g->producer && (g->producer->phase > TN_BACKWARD || tn_node_last(g->producer)) &&
+           g->producer->op->flags & TN_OP_COLLECTIVE)
         g = g->producer->in[g->output];
     return g;
 }

@@ -96,8 +96,9 @@ expect_out '^ranks +8: dp 2 cp 2 tp 2$'
 expect_out '^groups of dp +\[0 4\] \[1 5\] \[2 6\] \[3 7\]$'
 expect_out '^groups of cp +\[0 2\] \[1 3\] \[4 6\] \[5 7\]$'
 expect_out '^groups of tp +\[0 1\] \[2 3\] \[4 5\] \[6 7\]$'
-# gradients are summed over dp: (2 - 1) / 2 of twice the bytes of what a rank has of a bias of 16
-expect_out '^all_reduce +dp +2 grad_reduce +after +fp32 +16 +[0-9]+ '
+# gradients are summed over dp, in two buckets: (2 - 1) / 2 of twice the bytes of what a rank has
+expect_out '^all_reduce +dp +2 grad_reduce +backward +fp32 +3376 +1 +13504$'
+expect_out '^all_reduce +dp +2 grad_reduce +backward +fp32 +416 +1 +1664$'
 run "$TENON" plan "$top_srcdir/examples/gpt2-124m.ini" model.vocab_size=50257 --world 1024 parallel.tp=8 train.micro_batch=1 train.global_batch=128
 expect_rc 0
 expect_out '^ +512 .* 1-3 9-11 .*\.\.\.$|^ +384 .* 1-3 9-11 .*\.\.\.$'
