@@ -54,6 +54,17 @@ int64_t tn_nest_offset(const struct tn_nest *nest, uint32_t op, int64_t i);
 int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 
 /* --- element-wise programs (program.c) */
+#define TN_CPU_INSTR 256                         /* at most */
+#define TN_CPU_E_CUBE (TN_E_SELECT + 1)          /* operations of our own, of one operand */
+#define TN_CPU_E_GELU (TN_E_SELECT + 2)
+#define TN_CPU_E_DGELU (TN_E_SELECT + 3)         /* its derivative */
+static inline uint32_t tn_cpu_operands(uint32_t op)
+{
+    return op <= TN_E_UNIFORM ? 0 : op < TN_E_ADD || op > TN_E_SELECT ? 1 : op == TN_E_SELECT ? 3 : 2;
+}
+/* A program that does the same, in instr and result; how many instructions (idiom.c). Registers are read after
+ * they were made, and there are no more than TN_CPU_INSTR. */
+uint32_t tn_cpu_idioms(const struct tn_program *e, struct tn_instr *instr, uint16_t *result);
 struct tn_cpu_view {                             /* a rectangle of one operand */
     char *base;
     int64_t row, col;                            /* strides */

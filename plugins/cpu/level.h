@@ -15,6 +15,7 @@
 #define tn_cpu_level TN_AT_LEVEL(tn_cpu_level)
 #define tn_cpu_program_make TN_AT_LEVEL(tn_cpu_program_make)
 #define tn_cpu_program_run TN_AT_LEVEL(tn_cpu_program_run)
+#define tn_cpu_idioms TN_AT_LEVEL(tn_cpu_idioms)
 #define tn_cpu_elementwise_make TN_AT_LEVEL(tn_cpu_elementwise_make)
 #define tn_cpu_reduce_make TN_AT_LEVEL(tn_cpu_reduce_make)
 #define tn_cpu_through_f32 TN_AT_LEVEL(tn_cpu_through_f32)
