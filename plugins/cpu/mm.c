@@ -25,10 +25,14 @@ struct state {                                   /* of one thread in one product
     const struct tn_cpu_mm *mm;
     uint32_t thread, threads;
     float *rows, *hot;                           /* a's block; what waits for finish */
-    const float *a, *b;                          /* of this turn; panels of this block */
-    int64_t j0, cols;                            /* the block of columns */
+    const float *a, *b;                          /* of this turn; what this thread packs of b */
+    const float *panels;                         /* all of the block */
+    int64_t j0, cols, lo, hi;                    /* the block of columns; of it, what this thread packs */
     int64_t k0, k;                               /* the block of the sum */
     int first, last;                             /* of all blocks of the sum */
+    const float *ahead;                          /* b of the block after this: runs of floats to be fetched */
+    int64_t runs, run, distance;                 /* how many, how long, how far apart */
+    int64_t fetched, per_tile;                   /* lines */
 };
 
 static int64_t part(int64_t n, int64_t i, int64_t parts)
@@ -85,15 +89,57 @@ void tn_cpu_mm_plan(struct tn_cpu_mm *p, uint32_t threads)
 }
 
 /* --- one block */
-static void pack_b(const struct state *s, const float *b, float *to)
+static void set_block(struct state *s, int64_t i, int64_t blocks)
+{
+    const struct tn_cpu_mm_job *job = s->job;
+    const struct tn_cpu_mm *p = s->mm;
+    int64_t turn = i % blocks / p->k_blocks, n = widest_n(p), k = widest_k(p), panels;
+
+    s->j0 = i / blocks * n, s->cols = TN_MIN(n, p->n - s->j0);
+    s->k0 = i % p->k_blocks * k, s->k = TN_MIN(k, p->k - s->k0);
+    s->first = i % blocks == 0, s->last = i % blocks == blocks - 1;
+    panels = (s->cols + MM_NR - 1) / MM_NR;
+    s->lo = part(panels, s->thread, s->threads) * MM_NR;
+    s->hi = TN_MIN(s->cols, part(panels, s->thread + 1, s->threads) * MM_NR);
+    s->a = job->a + (job->sum ? tn_nest_offset(job->sum, job->a_op, turn) : 0);
+    s->b = job->b + (job->sum ? tn_nest_offset(job->sum, job->b_op, turn) : 0) + s->k0 * p->b_k +
+           (s->j0 + s->lo) * p->b_n;
+}
+
+/* What is packed for the next block is fetched while this one is multiplied: it may come from memory, and
+ * packing alone has too little to do while it waits. */
+static void look_ahead(struct state *s, const struct state *next)
 {
     const struct tn_cpu_mm *p = s->mm;
-    int64_t panels = (s->cols + MM_NR - 1) / MM_NR;
+    int64_t lanes = next->hi - next->lo, panels = (s->cols + MM_NR - 1) / MM_NR;
+    int64_t tiles = part(tiles_of(p) * panels, 1, s->threads);
 
-    int64_t lo = part(panels, s->thread, s->threads) * MM_NR, hi = part(panels, s->thread + 1, s->threads) * MM_NR;
+    s->ahead = next->b, s->fetched = 0;
+    if (p->b_n == 1)
+        s->runs = next->k, s->run = lanes, s->distance = p->b_k;
+    else if (p->b_k == 1)
+        s->runs = lanes, s->run = next->k, s->distance = p->b_n;
+    s->per_tile = s->runs * ((s->run + 15) / 16) / TN_MAX(1, tiles) + 1;
+}
 
-    b += s->k0 * p->b_k + (s->j0 + lo) * p->b_n;
-    mm_pack(b, p->b_n, p->b_k, TN_MIN(hi, s->cols) - lo, 0, s->k, to + lo * s->k, MM_NR, MM_NR);
+static void fetch(struct state *s)
+{
+    int64_t lines = (s->run + 15) / 16, end = TN_MIN(s->fetched + s->per_tile, s->runs * lines);
+
+    while (s->fetched < end) {
+        const float *at = s->ahead + s->fetched / lines * s->distance;
+
+        for (int64_t line = s->fetched % lines; line < lines && s->fetched < end; line++, s->fetched++)
+            __builtin_prefetch(at + 16 * line, 0, 2);
+    }
+}
+
+static void pack_b(const struct state *s, float *to)
+{
+    const struct tn_cpu_mm *p = s->mm;
+
+    if (s->lo < s->hi)
+        mm_pack(s->b, p->b_n, p->b_k, s->hi - s->lo, 0, s->k, to + s->lo * s->k, MM_NR, MM_NR);
 }
 
 static void pack_a(const struct state *s, int64_t i0, int64_t i1)
@@ -120,7 +166,7 @@ static void narrow_tile(const struct mm_tile *t, void (*multiply)(const struct m
 }
 
 /* Rows i0..i1 of one panel of c; a's rows from i0 on are at `rows`, packed. */
-static void column(const struct state *s, const float *rows, int64_t i0, int64_t i1, int64_t panel)
+static void column(struct state *s, const float *rows, int64_t i0, int64_t i1, int64_t panel)
 {
     const struct tn_cpu_mm *p = s->mm;
     int64_t j0 = s->j0 + panel * MM_NR, cols = TN_MIN(MM_NR, s->cols - panel * MM_NR);
@@ -130,7 +176,7 @@ static void column(const struct state *s, const float *rows, int64_t i0, int64_t
     for (; i0 < i1; i0 += MM_MR) {
         int64_t n = TN_MIN(MM_MR, i1 - i0);
         float *c = s->job->c + i0 * p->c_m + j0;
-        struct mm_tile t = {.k = s->k, .a = rows, .b = s->b + panel * MM_NR * s->k, .from_row = p->c_m};
+        struct mm_tile t = {.k = s->k, .a = rows, .b = s->panels + panel * MM_NR * s->k, .from_row = p->c_m};
 
         if (p->direct)
             t.a = s->a + i0 * p->a_m + s->k0, t.a_row = p->a_m;
@@ -140,6 +186,7 @@ static void column(const struct state *s, const float *rows, int64_t i0, int64_t
             mm_tiles[!p->direct][n - 1](&t);
         else
             narrow_tile(&t, mm_tiles[!p->direct][n - 1], n, cols);
+        fetch(s);
         rows += MM_AS * s->k;
     }
     if (finishes)
@@ -147,7 +194,7 @@ static void column(const struct state *s, const float *rows, int64_t i0, int64_t
 }
 
 /* This thread's share of a block: of blocks of rows times panels, those that are next to each other. */
-static void multiply(const struct state *s)
+static void multiply(struct state *s)
 {
     const struct tn_cpu_mm *p = s->mm;
     int64_t panels = (s->cols + MM_NR - 1) / MM_NR, n = p->m_blocks * panels, tiles = tiles_of(p);
@@ -170,25 +217,25 @@ void tn_cpu_mm_part(const struct tn_cpu_mm_job *job, uint32_t thread, uint32_t t
                     uint32_t *turn)
 {
     const struct tn_cpu_mm *p = job->mm;
-    struct state s = {.job = job, .mm = p, .thread = thread, .threads = threads};
+    struct state s = {.job = job, .mm = p, .thread = thread, .threads = threads, .hot = own}, next;
     int64_t blocks = (job->sum ? tn_nest_count(job->sum) : 1) * p->k_blocks;
+    int64_t all = blocks * ((p->n + widest_n(p) - 1) / widest_n(p));
 
-    s.hot = own, s.rows = own + MM_HOT * MM_MR * MM_NR;
-    for (s.j0 = 0; s.j0 < p->n; s.j0 += widest_n(p)) {
-        s.cols = TN_MIN(widest_n(p), p->n - s.j0);
-        for (int64_t i = 0; i < blocks; i++) {
-            float *panels = shared + (*turn)++ % 2 * p->shared;
-            const float *b = job->b + (job->sum ? tn_nest_offset(job->sum, job->b_op, i / p->k_blocks) : 0);
+    s.rows = own + MM_HOT * MM_MR * MM_NR;
+    set_block(&s, 0, blocks);
+    for (int64_t i = 0; i < all; i++) {
+        float *panels = shared + (*turn)++ % 2 * p->shared;
 
-            s.a = job->a + (job->sum ? tn_nest_offset(job->sum, job->a_op, i / p->k_blocks) : 0);
-            s.k0 = i % p->k_blocks * widest_k(p), s.k = TN_MIN(widest_k(p), p->k - s.k0);
-            s.first = i == 0, s.last = i == blocks - 1;
-            pack_b(&s, b, panels);
-            if (threads > 1)
-                tn_host->barrier();
-            s.b = panels;
-            multiply(&s);
+        pack_b(&s, panels);
+        if (threads > 1)
+            tn_host->barrier();
+        next = s, s.panels = panels, s.runs = 0;
+        if (i + 1 < all) {
+            set_block(&next, i + 1, blocks);
+            look_ahead(&s, &next);
         }
+        multiply(&s);
+        s = next;
     }
 }
 
