@@ -129,6 +129,8 @@ struct tn_cpu_mm_job {
     int add;                                     /* to c; not with finish */
     /* Takes the results, [rows][TN_CPU_MM_ROW], instead of c, which holds parts of sums before. NULL: they go to c. */
     void (*finish)(void *arg, const float *hot, int64_t i0, int64_t rows, int64_t j0, int64_t cols);
+    /* Rows of a panel that will be finished soon: what finish needs may be fetched. */
+    void (*soon)(void *arg, int64_t i0, int64_t rows, int64_t j0);
     void *arg;
 };
 /* Is it better than BLAS? Not for a few rows or columns, where panels are mostly empty. */

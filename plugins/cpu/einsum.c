@@ -113,6 +113,25 @@ static void finish(void *arg, const float *hot, int64_t i0, int64_t rows, int64_
     epilogue(p->r, p->at, hot, i0, i0 + rows, j0, j0 + cols);
 }
 
+/* The other operands of the epilogue come while the tile is made. */
+static void soon(void *arg, int64_t i0, int64_t rows, int64_t j0)
+{
+    const struct piece *p = arg;
+    const struct einsum *e = p->r->e;
+
+    for (uint32_t op = 2; op < e->n_in + e->n_out; op++) {
+        const float *x = (const float *)p->r->buffer[op] + tn_nest_offset(&e->batch, op, p->at);
+
+        if (e->col[op] != 1)
+            continue;
+        x += i0 * e->row[op] + j0;
+        for (int64_t i = 0; i < (e->row[op] ? rows : 1); i++, x += e->row[op]) {
+            __builtin_prefetch(x);
+            __builtin_prefetch(x + TN_CPU_MM_ROW - 1);
+        }
+    }
+}
+
 static void run_part(void *arg, uint32_t thread, uint32_t threads)
 {
     const struct run *r = arg;
@@ -135,7 +154,7 @@ static void run_part(void *arg, uint32_t thread, uint32_t threads)
         job.b = (const float *)r->buffer[e->b] + tn_nest_offset(&e->batch, e->b, at);
         job.c = (float *)r->buffer[e->product] + tn_nest_offset(&e->batch, e->product, at);
         if (e->program)
-            job.finish = finish, job.arg = &piece, job.add = 0;
+            job.finish = finish, job.soon = soon, job.arg = &piece, job.add = 0;
         tn_cpu_mm_part(&job, thread, threads, shared, own, &turn);
     }
 }

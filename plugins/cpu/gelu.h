@@ -88,6 +88,7 @@ static inline tn_vec tn_gelu_half(const float table[6][16], tn_vec t)
     tn_vec u = tn_fma(n - tn_splat(magic), tn_splat(-TN_GELU_WIDTH), c), y;
 
     y = tn_pick(table[5], at);
+#pragma GCC unroll 5
     for (int i = 4; i >= 0; i--)
         y = tn_fma(y, u, tn_pick(table[i], at));
     return y;

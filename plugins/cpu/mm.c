@@ -182,6 +182,8 @@ static void column(struct state *s, const float *rows, int64_t i0, int64_t i1, i
             t.a = s->a + i0 * p->a_m + s->k0, t.a_row = p->a_m;
         t.from = s->first && !s->job->add ? NULL : c;
         t.to = finishes ? s->hot + (i0 - start) * MM_NR : c, t.to_row = finishes ? MM_NR : p->c_m;
+        if (finishes)
+            s->job->soon(s->job->arg, i0, n, j0);
         if (cols == MM_NR)
             mm_tiles[!p->direct][n - 1](&t);
         else

@@ -18,6 +18,7 @@
 struct step {
     uint16_t op, slot, a, b, c; /* a, b, c: slots; an input's number; a value's index */
     uint16_t reads;             /* how many of a, b, c are slots */
+    uint16_t kept;              /* an input that is a result too: another result may overwrite it where it lies */
 };
 struct tn_cpu_program {
     uint32_t n, n_in, n_out, n_fixed, n_slot, block;
@@ -114,6 +115,8 @@ struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t 
         lower_power(e, instr, &p->step[i]);
         p->step[i].reads = (uint16_t)tn_cpu_operands(p->step[i].op);
     }
+    for (uint32_t i = 0; i < p->n_out && p->n_out > 1; i++)
+        p->step[result[i]].kept = p->step[result[i]].op == TN_E_IN;
     p->direct = p->n_out == 1 && result[0] == p->n - 1u && p->step[p->n - 1].reads && !accumulate;
     assign_slots(p, result);
     block = POOL / p->n_slot / 16 * 16;
@@ -277,7 +280,7 @@ static void run_block(const struct tn_cpu_program *p, const struct tn_cpu_view *
         if (is_fixed(s))
             continue;
         if (s->op == TN_E_IN) {
-            if (is_flat(&v[s->a], rows, cols)) {
+            if (is_flat(&v[s->a], rows, cols) && !s->kept) {
                 value[s->slot] = (const float *)v[s->a].base;
                 continue;
             }
