@@ -101,11 +101,22 @@ static double arg_bytes(const struct tn_planner *p, const struct tn_arg *a)
                : 0;
 }
 
+/* Of a table only those rows are read that make the output. */
+static double table_bytes(const struct tn_planner *p, const struct tn_ask *a)
+{
+    const char *op = a->op ? "" : a->step->op->name;
+    double all = arg_bytes(p, &a->arg[0]), out = arg_bytes(p, &a->arg[a->n_in]);
+
+    return (!strcmp(op, "embed") || !strcmp(op, "pick")) && out < all ? out : all;
+}
+
 static void count_bytes(const struct tn_planner *p, const struct tn_ask *a, uint32_t accumulate,
                         struct tn_row *row)
 {
     for (uint32_t k = 0; k < a->n_in + a->n_out; k++)
-        row->bytes += arg_bytes(p, &a->arg[k]) * (k >= a->n_in && accumulate & 1u << (k - a->n_in) ? 2 : 1);
+        row->bytes += k == 0 && a->n_in ? table_bytes(p, a)
+                                        : arg_bytes(p, &a->arg[k]) *
+                                              (k >= a->n_in && accumulate & 1u << (k - a->n_in) ? 2 : 1);
 }
 
 /* --- choosing */

@@ -54,6 +54,17 @@ int64_t tn_nest_offset(const struct tn_nest *nest, uint32_t op, int64_t i);
 int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 
 /* --- element-wise programs (program.c) */
+#define TN_CPU_INSTR 256                         /* at most */
+#define TN_CPU_E_CUBE (TN_E_SELECT + 1)          /* operations of our own, of one operand */
+#define TN_CPU_E_GELU (TN_E_SELECT + 2)
+#define TN_CPU_E_DGELU (TN_E_SELECT + 3)         /* its derivative */
+static inline uint32_t tn_cpu_operands(uint32_t op)
+{
+    return op <= TN_E_UNIFORM ? 0 : op < TN_E_ADD || op > TN_E_SELECT ? 1 : op == TN_E_SELECT ? 3 : 2;
+}
+/* A program that does the same, in instr and result; how many instructions (idiom.c). Registers are read after
+ * they were made, and there are no more than TN_CPU_INSTR. */
+uint32_t tn_cpu_idioms(const struct tn_program *e, struct tn_instr *instr, uint16_t *result);
 struct tn_cpu_view {                             /* a rectangle of one operand */
     char *base;
     int64_t row, col;                            /* strides */
@@ -93,6 +104,50 @@ void tn_cpu_cut(const struct tn_cpu_gemm *g, int64_t slices, struct tn_cpu_cut *
 void tn_cpu_cut_piece(const struct tn_cpu_cut *cut, int64_t i, int64_t *lo, int64_t *hi);
 /* All of c, on all threads. */
 void tn_cpu_gemm_run(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, float beta);
+
+/* --- matrix products of our own (mm.c), only at levels with TN_CPU_MM */
+#if defined(__AVX2__) && defined(__FMA__)
+#define TN_CPU_MM 1
+#endif
+#ifdef __AVX512F__
+#define TN_CPU_MM_ROW 32
+#else
+#define TN_CPU_MM_ROW 16
+#endif
+struct tn_cpu_mm { /* c [m,n] = a [m,k] · b [k,n] at any strides, but columns of c lie side by side */
+    int64_t m, n, k, a_m, a_k, b_k, b_n, c_m;
+    int64_t m_blocks, n_blocks, k_blocks;        /* from here on: by tn_cpu_mm_plan */
+    int64_t shared, own;                         /* floats */
+    uint32_t direct;                             /* a is not packed */
+};
+struct tn_cpu_mm_job {
+    const struct tn_cpu_mm *mm;
+    const float *a, *b;
+    float *c;
+    const struct tn_nest *sum;                   /* loops that are summed over around k; NULL: none */
+    uint32_t a_op, b_op;                         /* which operands a and b are in it */
+    int add;                                     /* to c; not with finish */
+    /* Takes the results, [rows][TN_CPU_MM_ROW], instead of c, which holds parts of sums before. NULL: they go to c. */
+    void (*finish)(void *arg, const float *hot, int64_t i0, int64_t rows, int64_t j0, int64_t cols);
+    /* Rows of a panel that will be finished soon: what finish needs may be fetched. */
+    void (*soon)(void *arg, int64_t i0, int64_t rows, int64_t j0);
+    void *arg;
+};
+/* Is it better than BLAS? Not for a few rows or columns, where panels are mostly empty. */
+static inline int tn_cpu_mm_pays(int64_t m, int64_t n)
+{
+    return m >= 8 && n >= 8;
+}
+/* The workspace for so many threads is 2·shared + threads·own floats. */
+void tn_cpu_mm_plan(struct tn_cpu_mm *mm, uint32_t threads);
+/* What one thread of a team does; all call it, each with its own *turn, 0 at first. */
+void tn_cpu_mm_part(const struct tn_cpu_mm_job *job, uint32_t thread, uint32_t threads, float *shared, float *own,
+                    uint32_t *turn);
+/* All of c on all threads, by what is best here; beta 0 overwrites, 1 adds. room: floats for a product that is
+ * not larger in any of its sizes. */
+void tn_cpu_product_run(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, float beta,
+                        float *room);
+int64_t tn_cpu_product_floats(int64_t m, int64_t n, int64_t k, uint32_t threads);
 
 /* --- random bits (misc.c): those of elements first..first+n, as tn_philox_at gives them */
 void tn_cpu_philox_run(const uint32_t *seed_and_step, uint32_t key, uint64_t first, int64_t n,

@@ -2,10 +2,12 @@
  *
  * Loops of y that only x has are M, that only w has N, that both have the batch; reduced loops are K. Each
  * class is simplified, so that [B,T] or [heads, head_dim] become one loop where the memory allows it, and one
- * loop of each class is chosen so that all three operands are row-major matrices for BLAS; the loops left
- * over are walked around it. Without M and N the contraction is a sum of products (reduce.c), without K a
- * product (elementwise.c). An epilogue runs over blocks of y that are still in the cache: the product goes
- * into the first output that is overwritten anyway, the program reads it there and writes its results. */
+ * loop of each class is chosen so that the operands are matrices, y row-major; the loops left over are walked
+ * around it. The product is ours (mm.c) where the level has it, else BLAS's, which wants x and w without a stride
+ * along one of their dims. Without M and N the contraction is a sum of products (reduce.c), without K a product
+ * (elementwise.c). An epilogue runs over pieces of y that are still in the cache: of our products, before they
+ * are in y at all. BLAS's go into the first output that is overwritten anyway; the program reads them there and
+ * writes its results. */
 #include <limits.h>
 #include "cpu.h"
 
@@ -13,11 +15,13 @@
 
 struct einsum {
     struct tn_cpu_gemm g;
+    struct tn_cpu_mm mm;
     struct tn_nest batch, sum;                   /* around the product: of y's loops, and reduced ones */
     int64_t row[TN_MAX_OPERANDS], col[TN_MAX_OPERANDS];
     int64_t block;                               /* rows between epilogues */
     uint32_t a, b;                               /* which operand is the left one: 0 x, 1 w */
     uint32_t n_in, n_out, accumulate, threads;
+    uint32_t alone;                              /* each thread takes products of the batch for itself */
     uint32_t product;                            /* operand that receives the product */
     struct tn_cpu_program *program;              /* of the epilogue: its input 0 is the product; or NULL */
 };
@@ -26,9 +30,12 @@ struct run {
     void *const *buffer;
     const float *uniform;
     struct tn_cpu_cut cut;
+    float *room;
 };
 
-static void epilogue(const struct run *r, int64_t at, int64_t i0, int64_t i1, int64_t j0, int64_t j1)
+/* hot: the product's piece, if it is not in y. */
+static void epilogue(const struct run *r, int64_t at, const float *hot, int64_t i0, int64_t i1, int64_t j0,
+                     int64_t j1)
 {
     const struct einsum *e = r->e;
     struct tn_cpu_view v[TN_MAX_OPERANDS];
@@ -43,6 +50,8 @@ static void epilogue(const struct run *r, int64_t at, int64_t i0, int64_t i1, in
                                                                    i0 * e->row[op] + j0 * e->col[op]),
                                       e->row[op], e->col[op], TN_F32};
     }
+    if (hot)
+        v[0] = (struct tn_cpu_view){(char *)(uintptr_t)hot, TN_CPU_MM_ROW, 1, TN_F32};
     tn_cpu_program_run(e->program, v, i1 - i0, j1 - j0, r->uniform);
 }
 
@@ -62,7 +71,7 @@ static void rectangle(const struct run *r, int64_t at, int64_t i0, int64_t i1, i
                              b + tn_nest_offset(&e->sum, e->b, k), c, i0, hi, j0, j1,
                              k || (e->accumulate && !e->program) ? 1.0f : 0.0f);
         if (e->program)
-            epilogue(r, at, i0, hi, j0, j1);
+            epilogue(r, at, NULL, i0, hi, j0, j1);
     }
 }
 
@@ -79,16 +88,96 @@ static void run_piece(void *arg, uint32_t slot, int64_t i)
         rectangle(r, i / r->cut.n, 0, r->e->g.m, lo, hi);
 }
 
-static tn_status launch(void *state, const struct tn_launch *l)
+static tn_status launch_blas(void *state, const struct tn_launch *l)
 {
     const struct einsum *e = state;
     int64_t batch = tn_nest_count(&e->batch);
-    struct run r = {e, l->buffer, l->uniform, {0}};
+    struct run r = {.e = e, .buffer = l->buffer, .uniform = l->uniform};
 
     tn_cpu_cut(&e->g, batch >= 4 * e->threads ? 1 : e->threads, &r.cut);
     tn_cpu_share(batch * r.cut.n, e->threads, run_piece, &r);
     return TN_OK;
 }
+
+#ifdef TN_CPU_MM
+/* --- our own products */
+struct piece {
+    const struct run *r;
+    int64_t at;
+};
+
+static void finish(void *arg, const float *hot, int64_t i0, int64_t rows, int64_t j0, int64_t cols)
+{
+    const struct piece *p = arg;
+
+    epilogue(p->r, p->at, hot, i0, i0 + rows, j0, j0 + cols);
+}
+
+/* The other operands of the epilogue come while the tile is made. */
+static void soon(void *arg, int64_t i0, int64_t rows, int64_t j0)
+{
+    const struct piece *p = arg;
+    const struct einsum *e = p->r->e;
+
+    for (uint32_t op = 2; op < e->n_in + e->n_out; op++) {
+        const float *x = (const float *)p->r->buffer[op] + tn_nest_offset(&e->batch, op, p->at);
+
+        if (e->col[op] != 1)
+            continue;
+        x += i0 * e->row[op] + j0;
+        for (int64_t i = 0; i < (e->row[op] ? rows : 1); i++, x += e->row[op]) {
+            __builtin_prefetch(x);
+            __builtin_prefetch(x + TN_CPU_MM_ROW - 1);
+        }
+    }
+}
+
+static void run_part(void *arg, uint32_t thread, uint32_t threads)
+{
+    const struct run *r = arg;
+    const struct einsum *e = r->e;
+    int64_t n = tn_nest_count(&e->batch), lo = 0, hi = n;
+    float *shared = r->room, *own = r->room + 2 * e->mm.shared + thread * e->mm.own;
+    uint32_t turn = 0;
+
+    if (e->alone) {
+        lo = n * thread / threads, hi = n * (thread + 1) / threads;
+        shared += thread * (2 * e->mm.shared + e->mm.own), own = shared + 2 * e->mm.shared;
+        thread = 0, threads = 1;
+    }
+    for (int64_t at = lo; at < hi; at++) {
+        struct piece piece = {r, at};
+        struct tn_cpu_mm_job job = {
+            .mm = &e->mm, .a_op = e->a, .b_op = e->b, .sum = e->sum.n ? &e->sum : NULL, .add = e->accumulate};
+
+        job.a = (const float *)r->buffer[e->a] + tn_nest_offset(&e->batch, e->a, at);
+        job.b = (const float *)r->buffer[e->b] + tn_nest_offset(&e->batch, e->b, at);
+        job.c = (float *)r->buffer[e->product] + tn_nest_offset(&e->batch, e->product, at);
+        if (e->program)
+            job.finish = finish, job.soon = soon, job.arg = &piece, job.add = 0;
+        tn_cpu_mm_part(&job, thread, threads, shared, own, &turn);
+    }
+}
+
+static tn_status launch(void *state, const struct tn_launch *l)
+{
+    struct run r = {.e = state, .buffer = l->buffer, .uniform = l->uniform, .room = l->workspace};
+
+    tn_host->team(run_part, &r);
+    return TN_OK;
+}
+
+static void plan(struct einsum *e, struct tn_kernel *out)
+{
+    int64_t batch = tn_nest_count(&e->batch), copies;
+
+    e->alone = batch >= 4 * e->threads;
+    tn_cpu_mm_plan(&e->mm, e->alone ? 1 : e->threads);
+    copies = e->alone ? e->threads : 1;
+    out->launch = launch;
+    out->workspace = (uint64_t)(2 * copies * e->mm.shared + e->threads * e->mm.own) * sizeof(float);
+}
+#endif
 
 static void release(void *state)
 {
@@ -128,16 +217,33 @@ static struct loop3 loop_of(const struct tn_nest *n, uint32_t i)
     return n->n ? (struct loop3){n->size[i], n->stride[i]} : (struct loop3){1, none};
 }
 
+/* Is our product to be taken for the one of g? */
+static int is_ours(const struct tn_cpu_gemm *g)
+{
+#ifdef TN_CPU_MM
+    return tn_cpu_mm_pays(g->m, g->n);
+#else
+    return (void)g, 0;
+#endif
+}
+
 /* Tries one choice of loops, y's rows from operand a. */
 static int try_matrices(struct loop3 m, struct loop3 n, struct loop3 k, uint32_t a, uint32_t b, uint32_t y,
-                        struct tn_cpu_gemm *g)
+                        struct einsum *e)
 {
     uint32_t turned;
+    struct tn_cpu_gemm *g = &e->g;
 
     *g = (struct tn_cpu_gemm){.m = m.size, .n = n.size, .k = k.size};
-    return as_matrix(m.size, k.size, m.stride[a], k.stride[a], &g->lda, &g->at) &&
-           as_matrix(k.size, n.size, k.stride[b], n.stride[b], &g->ldb, &g->bt) &&
-           as_matrix(m.size, n.size, m.stride[y], n.stride[y], &g->ldc, &turned) && !turned;
+    if (!as_matrix(m.size, n.size, m.stride[y], n.stride[y], &g->ldc, &turned) || turned)
+        return 0;
+    e->mm = (struct tn_cpu_mm){m.size,      n.size,      k.size,      m.stride[a], k.stride[a],
+                               k.stride[b], n.stride[b], .c_m = g->ldc};
+    e->a = a, e->b = b;
+    memcpy(e->row, m.stride, sizeof e->row);
+    memcpy(e->col, n.stride, sizeof e->col);
+    return is_ours(g) || (as_matrix(m.size, k.size, m.stride[a], k.stride[a], &g->lda, &g->at) &&
+                          as_matrix(k.size, n.size, k.stride[b], n.stride[b], &g->ldb, &g->bt));
 }
 
 static void move_loop(struct tn_nest *from, uint32_t i, struct tn_nest *to)
@@ -167,20 +273,18 @@ static void take_rest(struct einsum *e, const struct classes *c, uint32_t im, ui
 static int choose(struct einsum *e, const struct classes *c, uint32_t y)
 {
     int64_t best = 0;
-    struct tn_cpu_gemm g;
 
     for (uint32_t i = 0; i < TN_MAX(1, c->m.n) * TN_MAX(1, c->n.n) * TN_MAX(1, c->k.n) * 2; i++) {
         uint32_t swap = i & 1, im = i / 2 % TN_MAX(1, c->m.n), rest = i / 2 / TN_MAX(1, c->m.n);
         uint32_t in = rest % TN_MAX(1, c->n.n), ik = rest / TN_MAX(1, c->n.n);
         struct loop3 m = loop_of(&c->m, im), n = loop_of(&c->n, in), k = loop_of(&c->k, ik);
+        struct einsum now = *e;
+        int64_t size = m.size * n.size * k.size;
 
-        if (!(swap ? try_matrices(n, m, k, 1, 0, y, &g) : try_matrices(m, n, k, 0, 1, y, &g)) ||
-            g.m * g.n * g.k <= best)
+        if (size <= best ||
+            !(swap ? try_matrices(n, m, k, 1, 0, y, &now) : try_matrices(m, n, k, 0, 1, y, &now)))
             continue;
-        best = g.m * g.n * g.k;
-        e->g = g, e->a = swap, e->b = !swap;
-        memcpy(e->row, swap ? n.stride : m.stride, sizeof e->row);
-        memcpy(e->col, swap ? m.stride : n.stride, sizeof e->col);
+        best = size, *e = now;
         take_rest(e, c, im, in, ik);
     }
     return best > 0;
@@ -271,9 +375,14 @@ tn_status tn_cpu_prepare_einsum(const struct tn_problem *p, struct tn_kernel *ou
     }
     e.threads = tn_host->threads();
     e.block = TN_ROUND_UP(TN_MAX(TN_MAX(192, HOT / e.g.n), (1 << 20) / (e.g.n * e.g.k)), 48);
+    out->launch = launch_blas;
+#ifdef TN_CPU_MM
+    if (is_ours(&e.g))
+        plan(&e, out);
+#endif
     if ((s = tn_keep(out, &e, sizeof e, p->op)) < 0)
         free(e.program);
     else
-        out->launch = launch, out->release = release;
+        out->release = release;
     return s;
 }

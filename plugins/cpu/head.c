@@ -16,13 +16,14 @@ struct head {
     int64_t rows, c, v, chunk, first;
     int64_t x, w, index, lse, dlse, dz, dx, dw; /* steps between rows */
     int64_t z;
+    int64_t room;            /* floats for a matrix product */
     int64_t panel;           /* entries of w at a time: all of them if it is fp32 */
     uint32_t accumulate;     /* bit 0 dx, bit 1 dw */
     uint32_t x_type, w_type; /* dx is as x */
 };
 /* Parts of the workspace; those behind the logits only where something is not fp32. */
 struct work {
-    float *logits, *x, *dx, *panel;
+    float *logits, *x, *dx, *panel, *room;
 };
 struct run {
     const struct head *h;
@@ -126,7 +127,7 @@ static void make_logits(const struct head *h, const float *x, int64_t ldx, void 
         const float *panel = panel_of(h, w, v0, n, k->panel, &ld);
         struct tn_cpu_gemm g = {.m = rows, .n = n, .k = h->c, .lda = ldx, .ldb = ld, .bt = 1, .ldc = h->v};
 
-        tn_cpu_gemm_run(&g, x, panel, k->logits + v0, 0.0f);
+        tn_cpu_product_run(&g, x, panel, k->logits + v0, 0.0f, k->room);
     }
 }
 
@@ -139,7 +140,7 @@ static void make_dx(const struct head *h, void *w, int64_t rows, const struct wo
         const float *panel = panel_of(h, w, v0, n, k->panel, &ld);
         struct tn_cpu_gemm g = {.m = rows, .n = h->c, .k = n, .lda = h->v, .ldb = ld, .ldc = ld_dx};
 
-        tn_cpu_gemm_run(&g, k->logits + v0, panel, dx, v0 || h->accumulate & 1 ? 1.0f : 0.0f);
+        tn_cpu_product_run(&g, k->logits + v0, panel, dx, v0 || h->accumulate & 1 ? 1.0f : 0.0f, k->room);
     }
 }
 
@@ -147,11 +148,12 @@ static void make_dx(const struct head *h, void *w, int64_t rows, const struct wo
 static int64_t lay_out(const struct head *h, float *base, struct work *k)
 {
     int64_t low = h->x_type == TN_F32 ? 0 : TN_ROUND_UP(h->chunk * h->c, 16),
-            n = TN_ROUND_UP(h->chunk * h->v, 16);
+            n = TN_ROUND_UP(h->chunk * h->v, 16),
+            wide = h->w_type == TN_F32 ? 0 : TN_ROUND_UP(h->panel * h->c, 16);
 
     if (base)
-        *k = (struct work){base, base + n, base + n + low, base + n + 2 * low};
-    return n + 2 * low + (h->w_type == TN_F32 ? 0 : h->panel * h->c);
+        *k = (struct work){base, base + n, base + n + low, base + n + 2 * low, base + n + 2 * low + wide};
+    return n + 2 * low + wide + h->room;
 }
 
 static tn_status launch_forward(void *state, const struct tn_launch *l)
@@ -196,7 +198,7 @@ static tn_status launch_backward(void *state, const struct tn_launch *l)
         make_dx(h, l->buffer[1], n, &k, dx, ld_dx);
         if (h->x_type != TN_F32)
             copy(&(struct rows){h->x_type, h->c, h->dx, (char *)l->buffer[6] + 2 * r.row * h->dx, dx, 1}, n);
-        tn_cpu_gemm_run(&by_w, r.logits, x, l->buffer[7], r.row || h->accumulate & 2 ? 1.0f : 0.0f);
+        tn_cpu_product_run(&by_w, r.logits, x, l->buffer[7], r.row || h->accumulate & 2 ? 1.0f : 0.0f, k.room);
     }
     return TN_OK;
 }
@@ -221,6 +223,12 @@ static int prepare(const struct tn_problem *p, struct head *h)
     h->c = w->size[1], h->v = w->size[0], h->rows = tn_count(x) / h->c, h->first = w->origin[0];
     h->chunk = TN_MIN(h->rows, TN_MIN(1024, TN_MAX(64, LOGITS / h->v / 64 * 64)));
     h->panel = h->w_type == TN_F32 ? h->v : TN_MIN(h->v, TN_MAX(64, PANEL / h->c));
+    for (int i = 0; i < 3; i++) {                /* logits, dx, dw */
+        int64_t room = tn_cpu_product_floats(i == 2 ? h->v : h->chunk, i ? h->c : h->panel,
+                                             i == 0 ? h->c : i == 1 ? h->panel : h->chunk, tn_host->threads());
+
+        h->room = TN_MAX(h->room, room);
+    }
     return tn_operand_rows(x, 1, &h->x) && tn_operand_rows(w, 1, &h->w) &&
            tn_operand_rows(&p->in[2], 0, &h->index) && h->x >= h->c && h->w >= h->c && h->rows <= INT32_MAX &&
            h->v <= INT32_MAX;

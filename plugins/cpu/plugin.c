@@ -64,28 +64,48 @@ static const struct tn_cpu_level *choose(const char *asked)
     return NULL;
 }
 
+static const char *asked_level(void)
+{
+    const char *asked = getenv("TENON_CPU_LEVEL");
+
+    return asked && *asked ? asked : NULL;
+}
+
+/* Its reason tells of a level that cannot be had; prepare then ends the run. A plugin that counted as unusable
+ * would be passed over, and the run go on with the slow kernels that nobody asked for. */
 static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
 {
-    const struct tn_cpu_level *level = choose(NULL);
+    const struct tn_cpu_level *best = choose(NULL), *level = choose(asked_level());
 
-    *score = level ? 20 : 0;
-    snprintf(why, why_size, level ? "kernels for CPU level %s" : "this CPU is below x86-64-v2%s",
-             level ? level->name : "");
+    *score = best ? 20 : 0;
+    if (level)
+        snprintf(why, why_size, "kernels for CPU level %s", level->name);
+    else
+        snprintf(why, why_size, best ? "TENON_CPU_LEVEL is %s, which does not run here" :
+                                       "this CPU is below x86-64-v2", asked_level());
     return TN_OK;
+}
+
+static tn_status wrong_level(void)
+{
+    char names[64] = "";
+
+    for (size_t i = 0; i < N_LEVELS; i++)
+        if (levels[i].runs())
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
+                     levels[i].kernels->name);
+    return tn_error(TN_ERR_CONFIG, "TENON_CPU_LEVEL is %s: the levels that this CPU runs are %s", asked_level(),
+                    names);
 }
 
 static tn_status start(void)
 {
-    const char *asked = getenv("TENON_CPU_LEVEL");
     char text[80];
 
-    if (asked && !*asked)
-        asked = NULL;
-    if (!(chosen = choose(asked)))
-        return asked ? tn_error(TN_ERR_CONFIG,
-                                "TENON_CPU_LEVEL is %s: it must be %s to %s, and one that this CPU runs",
-                                asked, levels[N_LEVELS - 1].kernels->name, levels[0].kernels->name)
-                     : tn_error(TN_ERR, "cpu: this CPU is below x86-64-v2; the kernels of ref run anywhere");
+    if (!choose(NULL))
+        return tn_error(TN_ERR, "cpu: this CPU is below x86-64-v2; the kernels of ref run anywhere");
+    if (!(chosen = choose(asked_level())))
+        return TN_OK;
     if (openblas_set_num_threads)
         openblas_set_num_threads(1);
     snprintf(text, sizeof text, "cpu: kernels for CPU level %s", chosen->name);
@@ -95,6 +115,8 @@ static tn_status start(void)
 
 static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
 {
+    if (!chosen)
+        return wrong_level();
     for (uint32_t i = 0; i < p->n_in + p->n_out; i++)
         if (tn_count(i < p->n_in ? &p->in[i] : &p->out[i - p->n_in]) == 0)
             return TN_DECLINED;

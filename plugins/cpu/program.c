@@ -7,18 +7,18 @@
  * special case. Invariant: results are stored after every instruction of the block has run, or by the last
  * instruction itself, so an output may be the very buffer of an input. */
 #include "cpu.h"
+#include "gelu.h"
 #include "half.h"
 #include "vmath.h"
 
-#define POOL 12288 /* floats on the stack for all slots: 48 KiB */
+#define POOL 6144 /* floats on the stack for all slots: 24 KiB, less than a first-level cache */
 #define BLOCK 512
 #define BLOCK_MIN 64
-#define MAX_INSTR 256
-#define OP_CUBE (TN_E_SELECT + 1)
 
 struct step {
     uint16_t op, slot, a, b, c; /* a, b, c: slots; an input's number; a value's index */
     uint16_t reads;             /* how many of a, b, c are slots */
+    uint16_t kept;              /* an input that is a result too: another result may overwrite it where it lies */
 };
 struct tn_cpu_program {
     uint32_t n, n_in, n_out, n_fixed, n_slot, block;
@@ -26,49 +26,39 @@ struct tn_cpu_program {
     uint32_t direct; /* the last step may write output 0 in place */
     uint32_t n_constant;
     uint16_t result[TN_MAX_OPERANDS]; /* slots */
-    float constant[MAX_INSTR];
-    struct step step[MAX_INSTR];
+    float constant[TN_CPU_INSTR];
+    struct step step[TN_CPU_INSTR];
 };
 
-static uint16_t reads_of(uint16_t op)
-{
-    return op <= TN_E_UNIFORM ? 0 : op == OP_CUBE || op < TN_E_ADD ? 1 : op == TN_E_SELECT ? 3 : 2;
-}
 static int is_fixed(const struct step *s)
 {
     return s->op == TN_E_CONST || s->op == TN_E_UNIFORM;
 }
 
 /* Powers with a small constant exponent are products. */
-static void lower_power(const struct tn_program *e, struct step *s)
+static void lower_power(const struct tn_program *e, const struct tn_instr *instr, struct step *s)
 {
-    const struct tn_instr *y = &e->instr[s->b];
+    const struct tn_instr *y = &instr[s->b];
 
     if (s->op != TN_E_POW || y->op != TN_E_CONST)
         return;
     if (e->constant[y->a] == 2)
         s->op = TN_E_MUL, s->b = s->a;
     else if (e->constant[y->a] == 3)
-        s->op = OP_CUBE;
+        s->op = TN_CPU_E_CUBE;
 }
 
 /* Registers to slots: a slot is free again after the last read of its register. Steps come in with registers
  * in a, b, c and leave with slots. */
-static int assign_slots(struct tn_cpu_program *p, const struct tn_program *e)
+static void assign_slots(struct tn_cpu_program *p, const uint16_t *result)
 {
-    uint16_t last[MAX_INSTR] = {0}, slot_of[MAX_INSTR], spare[MAX_INSTR], n_spare = 0;
+    uint16_t last[TN_CPU_INSTR] = {0}, slot_of[TN_CPU_INSTR], spare[TN_CPU_INSTR], n_spare = 0;
 
-    for (uint16_t i = 0; i < p->n; i++) {
-        uint16_t *r = &p->step[i].a;
-
-        for (uint16_t k = 0; k < p->step[i].reads; k++) {
-            if (r[k] >= i)
-                return 0;
-            last[r[k]] = i;
-        }
-    }
-    for (uint32_t i = 0; i < e->n_result; i++)
-        last[e->result[i]] = UINT16_MAX;
+    for (uint16_t i = 0; i < p->n; i++)
+        for (uint16_t k = 0; k < p->step[i].reads; k++)
+            last[(&p->step[i].a)[k]] = i;
+    for (uint32_t i = 0; i < p->n_out; i++)
+        last[result[i]] = UINT16_MAX;
     for (uint16_t i = 0; i < p->n; i++) {
         struct step *s = &p->step[i];
         uint16_t *r = &s->a;
@@ -84,45 +74,68 @@ static int assign_slots(struct tn_cpu_program *p, const struct tn_program *e)
         }
         s->slot = slot_of[i] = !is_fixed(s) && n_spare ? spare[--n_spare] : (uint16_t)p->n_slot++;
     }
-    for (uint32_t i = 0; i < e->n_result; i++)
-        p->result[i] = slot_of[e->result[i]];
+    for (uint32_t i = 0; i < p->n_out; i++)
+        p->result[i] = slot_of[result[i]];
+}
+
+/* Is it one that the arrays here can hold, and in order? */
+static int is_sound(const struct tn_program *e, uint32_t n_in)
+{
+    if (e->n_instr > TN_CPU_INSTR || e->n_constant > TN_CPU_INSTR || n_in + e->n_result > TN_MAX_OPERANDS ||
+        !e->n_instr)
+        return 0;
+    for (uint32_t i = 0; i < e->n_instr; i++) {
+        const struct tn_instr *o = &e->instr[i];
+
+        if (o->op > TN_E_SELECT || (o->op == TN_E_IN && o->a >= n_in))
+            return 0;
+        for (uint32_t k = 0; k < tn_cpu_operands(o->op); k++)
+            if ((&o->a)[k] >= i)
+                return 0;
+    }
     return 1;
 }
 
 struct tn_cpu_program *tn_cpu_program_make(const struct tn_program *e, uint32_t n_in, uint32_t accumulate)
 {
+    struct tn_instr instr[TN_CPU_INSTR];
+    uint16_t result[TN_MAX_OPERANDS];
     struct tn_cpu_program *p;
     int64_t block;
 
-    if (e->n_instr > MAX_INSTR || e->n_constant > MAX_INSTR || n_in + e->n_result > TN_MAX_OPERANDS ||
-        !e->n_instr)
+    if (!is_sound(e, n_in) || !(p = calloc(1, sizeof *p)))
         return NULL;
-    if (!(p = calloc(1, sizeof *p)))
-        return NULL;
-    p->n = e->n_instr, p->n_in = n_in, p->n_out = e->n_result, p->n_constant = e->n_constant;
+    p->n = tn_cpu_idioms(e, instr, result);
+    p->n_in = n_in, p->n_out = e->n_result, p->n_constant = e->n_constant;
     p->accumulate = accumulate;
     for (uint32_t i = 0; i < e->n_constant; i++)
         p->constant[i] = (float)e->constant[i];
-    for (uint32_t i = 0; i < e->n_instr; i++) {
-        const struct tn_instr *o = &e->instr[i];
-
-        p->step[i] = (struct step){.op = o->op, .a = o->a, .b = o->b, .c = o->c};
-        lower_power(e, &p->step[i]);
-        p->step[i].reads = reads_of(p->step[i].op);
-        if (o->op > TN_E_SELECT || (o->op == TN_E_IN && o->a >= n_in))
-            goto unfit;
+    for (uint32_t i = 0; i < p->n; i++) {
+        p->step[i] = (struct step){.op = instr[i].op, .a = instr[i].a, .b = instr[i].b, .c = instr[i].c};
+        lower_power(e, instr, &p->step[i]);
+        p->step[i].reads = (uint16_t)tn_cpu_operands(p->step[i].op);
     }
-    if (!assign_slots(p, e))
-        goto unfit;
+    for (uint32_t i = 0; i < p->n_out && p->n_out > 1; i++)
+        p->step[result[i]].kept = p->step[result[i]].op == TN_E_IN;
+    p->direct = p->n_out == 1 && result[0] == p->n - 1u && p->step[p->n - 1].reads && !accumulate;
+    assign_slots(p, result);
     block = POOL / p->n_slot / 16 * 16;
     p->block = (uint32_t)TN_MIN(block, BLOCK);
-    if (p->block < BLOCK_MIN)
-        goto unfit;
-    p->direct = e->n_result == 1 && e->result[0] == e->n_instr - 1u && p->step[p->n - 1].reads && !accumulate;
-    return p;
-unfit:
+    if (p->block >= BLOCK_MIN)
+        return p;
     free(p);
     return NULL;
+}
+
+/* Floats that do not overlap, or are the same. */
+static void move(const float *x, int64_t n, float *y)
+{
+    int64_t i = 0;
+
+    for (; i + TN_W <= n; i += TN_W)
+        tn_store(y + i, tn_load(x + i));
+    for (; i < n; i++)
+        y[i] = x[i];
 }
 
 static void gather(const struct tn_cpu_view *v, int64_t rows, int64_t cols, float *y)
@@ -140,7 +153,7 @@ static void gather(const struct tn_cpu_view *v, int64_t rows, int64_t cols, floa
             for (int64_t c = 0; c < cols; c++)
                 y[c] = (float)n[c * v->col];
         else if (v->col == 1)
-            memcpy(y, x, (size_t)cols * sizeof *y);
+            move(x, cols, y);
         else if (v->col == 0)
             for (int64_t c = 0; c < cols; c++)
                 y[c] = *x;
@@ -179,7 +192,7 @@ static void store(const struct tn_cpu_view *v, int add, int64_t rows, int64_t co
             for (int64_t c = 0; c < cols; c++)
                 y[c * v->col] += x[c];
         else if (v->col == 1)
-            memmove(y, x, (size_t)cols * sizeof *y);
+            move(x, cols, y);
         else
             for (int64_t c = 0; c < cols; c++)
                 y[c * v->col] = x[c];
@@ -194,6 +207,22 @@ static void store(const struct tn_cpu_view *v, int add, int64_t rows, int64_t co
         y[i] = (expression);                                                                                 \
     }                                                                                                        \
     break
+/* A function of one vector over n elements. */
+static inline __attribute__((always_inline)) void each_vector(tn_vec (*f)(tn_vec), const float *a, float *y,
+                                                              int64_t n)
+{
+    float rest[TN_W] = {0};
+    int64_t i = 0;
+
+    for (; i + TN_W <= n; i += TN_W)
+        tn_store(y + i, f(tn_load(a + i)));
+    if (i == n)
+        return;
+    memcpy(rest, a + i, (size_t)(n - i) * sizeof *a);
+    tn_store(rest, f(tn_load(rest)));
+    memcpy(y + i, rest, (size_t)(n - i) * sizeof *y);
+}
+
 static void run_step(uint16_t op, const float *a, const float *b, const float *c, float *y, int64_t n)
 {
     switch (op) {
@@ -212,7 +241,9 @@ static void run_step(uint16_t op, const float *a, const float *b, const float *c
     case TN_E_POW: EACH(powf(x, z));
     case TN_E_GE: EACH(x >= z ? 1.0f : 0.0f);
     case TN_E_SELECT: EACH(x != 0.0f ? z : w);
-    case OP_CUBE: EACH(x * x * x);
+    case TN_CPU_E_CUBE: EACH(x * x * x);
+    case TN_CPU_E_GELU: each_vector(tn_gelu, a, y, n); break;
+    case TN_CPU_E_DGELU: each_vector(tn_gelu_derivative, a, y, n); break;
     default: break;
     }
 }
@@ -223,9 +254,19 @@ static int is_flat(const struct tn_cpu_view *v, int64_t rows, int64_t cols)
     return v->dtype == TN_F32 && v->col == 1 && (rows == 1 || v->row == cols);
 }
 
-/* One block: rows·cols <= block. value[slot] says where a register is. */
+/* The next n floats of all inputs that lie flat: the share of step i, so that they come while the block before is
+ * worked on. */
+static void fetch(const struct tn_cpu_program *p, const struct tn_cpu_view *v, uint32_t i, int64_t n)
+{
+    for (uint32_t k = 0; k < p->n_in; k++)
+        for (int64_t f = n / 16 * i / p->n; f < n / 16 * (i + 1) / p->n && v[k].col == 1; f++)
+            __builtin_prefetch((const float *)v[k].base + n + 16 * f);
+}
+
+/* One block: rows·cols <= block. value[slot] says where a register is. goes_on: the next one follows without a
+ * gap. */
 static void run_block(const struct tn_cpu_program *p, const struct tn_cpu_view *v, int64_t rows, int64_t cols,
-                      float *pool, const float **value)
+                      int goes_on, float *pool, const float **value)
 {
     int64_t n = rows * cols;
     int in_place = p->direct && is_flat(&v[p->n_in], rows, cols);
@@ -234,10 +275,12 @@ static void run_block(const struct tn_cpu_program *p, const struct tn_cpu_view *
         const struct step *s = &p->step[i];
         float *y = pool + (int64_t)s->slot * p->block;
 
+        if (goes_on)
+            fetch(p, v, i, n);
         if (is_fixed(s))
             continue;
         if (s->op == TN_E_IN) {
-            if (is_flat(&v[s->a], rows, cols)) {
+            if (is_flat(&v[s->a], rows, cols) && !s->kept) {
                 value[s->slot] = (const float *)v[s->a].base;
                 continue;
             }
@@ -274,7 +317,7 @@ void tn_cpu_program_run(const struct tn_cpu_program *p, const struct tn_cpu_view
                         int64_t cols, const float *uniform)
 {
     _Alignas(64) float pool[POOL];
-    const float *value[MAX_INSTR];
+    const float *value[TN_CPU_INSTR];
     struct tn_cpu_view v[TN_MAX_OPERANDS];
     uint32_t n = p->n_in + p->n_out;
     int64_t high, wide;
@@ -293,6 +336,7 @@ void tn_cpu_program_run(const struct tn_cpu_program *p, const struct tn_cpu_view
                 v[i] = views[i];
                 v[i].base += (r * v[i].row + c * v[i].col) * tn_width(v[i].dtype);
             }
-            run_block(p, v, TN_MIN(high, rows - r), TN_MIN(wide, cols - c), pool, value);
+            run_block(p, v, TN_MIN(high, rows - r), TN_MIN(wide, cols - c), rows == 1 && c + 2 * wide <= cols, pool,
+                      value);
         }
 }

@@ -1,5 +1,5 @@
 /* test_cpu_math.c - the plugin cpu's exp, log, tanh and erf against libm in double, over all of the floats;
- * its conversions to and from bf16 and fp16, every number of these.
+ * its gelu; its conversions to and from bf16 and fp16, every number of these.
  *
  * Every 331st bit pattern (a prime, so exponents and mantissas both vary), which is 13 million arguments,
  * NaN, infinities and subnormals among them. Compiled without vector code: plugins/cpu/vmath.h is what all
@@ -7,6 +7,7 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "../../plugins/cpu/gelu.h"
 #include "../../plugins/cpu/half.h"
 #include "../../plugins/cpu/vmath.h"
 
@@ -88,6 +89,43 @@ END_TEST
 START_TEST(erf_within_two_ulp)
 {
     check_function("erf", my_erf, erf);
+}
+END_TEST
+
+/* The error of a vector function; scaled: in units of |x| where that is above 1. */
+static void check_vectors(const char *name, tn_vec (*mine)(tn_vec), double (*exact)(double), double bound,
+                          int scaled)
+{
+    for (uint64_t u = 0; u + TN_W * STEP <= UINT32_MAX; u += TN_W * STEP) {
+        float x[TN_W], y[TN_W];
+
+        for (uint32_t i = 0; i < TN_W; i++)
+            x[i] = from_bits((uint32_t)u + i * STEP);
+        tn_store(y, mine(tn_load(x)));
+        for (uint32_t i = 0; i < TN_W; i++) {
+            double want = exact((double)x[i]), unit = scaled ? fmax(1, fabs((double)x[i])) : 1;
+            double error = fabs((double)y[i] - want) / unit;
+
+            if (isnan(want) || isinf(want) ? (isnan(want) ? !isnan(y[i]) : (double)y[i] != want) : error > bound)
+                ck_abort_msg("%s(%a) = %a should be %a", name, (double)x[i], (double)y[i], want);
+        }
+    }
+}
+
+/* As the graph writes them, so that infinity becomes what it becomes there. */
+static double exact_gelu(double x)
+{
+    return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+}
+static double exact_slope(double x)
+{
+    return 0.5 * (1 + erf(x * 0.70710678118654752440)) + x * exp(-0.5 * x * x) * 0.39894228040143267794;
+}
+
+START_TEST(gelu_as_it_says)
+{
+    check_vectors("gelu", tn_gelu, exact_gelu, 7e-8, 1);
+    check_vectors("gelu'", tn_gelu_derivative, exact_slope, 8e-8, 0);
 }
 END_TEST
 
@@ -180,6 +218,7 @@ int main(void)
     tcase_add_test(tests, log_within_two_ulp);
     tcase_add_test(tests, tanh_within_two_ulp);
     tcase_add_test(tests, erf_within_two_ulp);
+    tcase_add_test(tests, gelu_as_it_says);
     tcase_add_test(tests, special_values);
     tcase_add_test(tests, every_fp16);
     tcase_add_test(tests, every_bf16);
