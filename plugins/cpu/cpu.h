@@ -70,6 +70,9 @@ void tn_cpu_program_run(const struct tn_cpu_program *e, const struct tn_cpu_view
 tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e,
                                   struct tn_kernel *out);
 
+/* A program that is known by its text, in a loop of its own (update.c). */
+tn_status tn_cpu_update_make(const struct tn_problem *p, struct tn_kernel *out);
+
 /* --- sums (reduce.c) */
 #define TN_REDUCE_SUM 0                          /* of x, or of x·w where there are two inputs */
 #define TN_REDUCE_SQUARES 1

@@ -16,6 +16,7 @@
 #define tn_cpu_program_make TN_AT_LEVEL(tn_cpu_program_make)
 #define tn_cpu_program_run TN_AT_LEVEL(tn_cpu_program_run)
 #define tn_cpu_elementwise_make TN_AT_LEVEL(tn_cpu_elementwise_make)
+#define tn_cpu_update_make TN_AT_LEVEL(tn_cpu_update_make)
 #define tn_cpu_reduce_make TN_AT_LEVEL(tn_cpu_reduce_make)
 #define tn_cpu_through_f32 TN_AT_LEVEL(tn_cpu_through_f32)
 #define tn_cpu_philox_run TN_AT_LEVEL(tn_cpu_philox_run)

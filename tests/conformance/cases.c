@@ -16,6 +16,11 @@
     "t0 = 0.9*c + 0.1*b; t1 = 0.95*d + 0.05*b*b; "                                                         \
     "r0 = a - u0*(t0/(1 + u1)/(sqrt(t1/(1 + u2)) + 1e-8) + 0.1*a); r1 = t0; r2 = t1"
 
+/* The text that the core makes of AdamW: g names the gradient, m and v what became of c and d. */
+#define ADAMW_CORE(g, m, v)                                                                                \
+    m " = 0.9*c + 0.09999999999999998*" g "; " v " = 0.95*d + 0.050000000000000044*" g "*" g "; "          \
+    "r0 = a*u0 - u1*(" m "/u2/(sqrt(" v "/u3) + 1e-08)); r1 = " m "; r2 = " v
+
 /* op, size, in; out, and what follows it: attr, f */
 #define C(o, s, i, ...) {.op = o, .size = s, .in = i, .out = __VA_ARGS__}
 
@@ -166,6 +171,18 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("expr", "c1003", "c c c> c>", "c c c", NULL, ADAMW),
     C("expr", "c1003", "c! c c> c>", "c=a c=c c=d", NULL, ADAMW),
     C("expr", "c1003", "c c! c> c>", "c=a c=c c=d", NULL, ADAMW),
+    C("expr", "c1", "c c c> c>", "c=a c=c c=d", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c>", "c=a c=c c=d", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c>", "c c c", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c> -", "c=a c=c c=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b130 c101", "bc bc bc> bc> -", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c10007", "c c c> c>", "c=a c=c c=d", NULL, "t0 = b*u4; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c10007", "c c c> c> -", "c=a c=c c=d", NULL, "t0 = b*u4*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c1003", "c c! c> c> -", "c=a c=c c=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc+ bc bc+> bc> -", "bc+=a bc+=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc bc/cb bc> bc> -", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc bc bc> bc> b", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c1003", "c c c> c> -", "c c c", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2"), .accumulate = 2),
     C("expr", "c1003", "c c c", "c=a c=c", NULL, "t0 = u1*c + b; r0 = a - u0*t0; r1 = t0"),
     C("expr", "c1003", "c c", "c=a", NULL, "a - u0*b"),
     C("expr", "c1003", "c c -", "c=a", NULL, "a - u0*b*c"),
