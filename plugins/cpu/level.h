@@ -43,4 +43,5 @@
 #define tn_cpu_prepare_ce_bwd TN_AT_LEVEL(tn_cpu_prepare_ce_bwd)
 #define tn_cpu_prepare_head TN_AT_LEVEL(tn_cpu_prepare_head)
 #define tn_cpu_prepare_head_bwd TN_AT_LEVEL(tn_cpu_prepare_head_bwd)
+#define tn_cpu_prepare_head_train TN_AT_LEVEL(tn_cpu_prepare_head_train)
 #endif
