@@ -5,8 +5,9 @@
  * dlse and dz, depends on the targets and on the seed alone: it can be made before the head. Then both steps are
  * one, head_train, at the head's place, and what makes dlse and dz goes in front of it.
  *
- * Where the gradient does depend on the head's results (a cut vocabulary, another loss), or where the plugin that
- * takes head_bwd does not take head_train, nothing changes. This comes before anything is placed. */
+ * Where the gradient does depend on the head's results (a cut vocabulary, another loss), where the plugin that takes
+ * head_bwd does not take head_train, or where a pipeline has several micro-batches in flight, each of which would keep
+ * the gradient from its forward to its backward, nothing changes. This comes before anything is placed. */
 #include "plan/planner.h"
 #include "base/arena.h"
 
@@ -25,7 +26,7 @@ static int comes_early(struct pair *r, const struct tn_value *v)
     if (made == TN_NOWHERE || made < r->head || r->early[made])
         return 1;
     s = &r->p->step[made];
-    if (s->list != TN_LIST_BACKWARD || s->op->flags & (TN_OP_EFFECT | TN_OP_ACCUM | TN_OP_COLLECTIVE))
+    if (s->list != TN_LIST_BACKWARD || s->once || s->op->flags & (TN_OP_EFFECT | TN_OP_ACCUM | TN_OP_COLLECTIVE))
         return 0;
     for (uint32_t i = 0; i < s->n_in; i++)
         if (tn_step_reads(s, i) && !comes_early(r, s->in[i]))
@@ -46,7 +47,8 @@ static int find_back(struct pair *r, const struct tn_op *head_bwd)
         if (s->op != head_bwd)
             continue;
         r->back = use[u];
-        found += s->list == TN_LIST_BACKWARD && s->in[3] == h->out[0] && !memcmp(s->in, h->in, 3 * sizeof *s->in);
+        found += s->list == TN_LIST_BACKWARD && !s->once && s->in[3] == h->out[0] &&
+                 !memcmp(s->in, h->in, 3 * sizeof *s->in);
     }
     memset(r->early, 0, r->p->n_step);
     return found == 1 && comes_early(r, r->p->step[r->back].in[4]) && comes_early(r, r->p->step[r->back].in[5]);
@@ -59,7 +61,7 @@ static struct tn_step join(const struct pair *r)
     struct tn_step s = *b;
 
     s.op = tn_op_find("head_train");
-    s.list = TN_LIST_FORWARD;
+    s.list = h->list, s.part = h->part;
     s.merged = h->merged + b->merged;
     s.flops = 3 * h->flops;
     s.n_in = 5, s.n_out = 4;
@@ -83,7 +85,7 @@ static void reorder(struct pair *r, const struct tn_step *joined)
     for (uint32_t i = 0; i < n; i++)
         if (r->early[r->head + i]) {
             step[put] = old[i];
-            step[put++].list = TN_LIST_FORWARD;
+            step[put].list = joined->list, step[put++].part = joined->part;
         }
     step[put++] = *joined;
     for (uint32_t i = 1; i + 1 < n; i++)
@@ -100,7 +102,7 @@ tn_status tn_planner_head(struct tn_planner *p)
     const struct tn_op *head = tn_op_find("head"), *head_bwd = tn_op_find("head_bwd");
     tn_status s = TN_OK;
 
-    for (; r.head < p->n_step && !s; r.head++) {
+    for (; r.head < p->n_step && !s && p->in_sequence; r.head++) {
         const struct tn_step *h = &p->step[r.head];
         struct tn_step joined;
 
