@@ -59,6 +59,13 @@ static void head_bwd_shape(struct tn_node *n)
     tn_node_output(n, w->rank, w->dim, w->size, TN_F32);
 }
 
+/* x, w, i, dlse, dz -> lse, z, dx, dw: head and head_bwd in one, which only plans have (plan/head.c). */
+static void head_train_shape(struct tn_node *n)
+{
+    head_shape(n);
+    head_bwd_shape(n);
+}
+
 static const char *head_layout(const struct tn_node *n, int axis, tn_layout *out)
 {
     tn_layout x = n->in[0]->layout[axis], w = n->in[1]->layout[axis], i = n->in[2]->layout[axis];
@@ -75,6 +82,18 @@ static const char *head_layout(const struct tn_node *n, int axis, tn_layout *out
         out[0] = vocab ? TN_P : x, out[1] = vocab ? w : x == TN_R ? TN_R : TN_P;
     else
         out[0] = vocab ? TN_V : x, out[1] = vocab ? TN_P : x;
+    return NULL;
+}
+
+static const char *head_train_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout w = n->in[1]->layout[axis], x = n->in[0]->layout[axis];
+
+    if (w != TN_R)
+        return "head_train needs its weight whole";
+    if (x != n->in[2]->layout[axis] || (x != TN_R && tn_layout_get(n->graph, x)->kind != TN_LAYOUT_SHARD))
+        return "rows and targets must be cut alike";
+    out[0] = out[1] = out[2] = x, out[3] = x == TN_R ? TN_R : TN_P;
     return NULL;
 }
 
@@ -114,7 +133,7 @@ static double head_flops(const struct tn_node *n, const struct tn_mesh *m)
     struct tn_local w;
 
     tn_value_local(n->in[1], m, n->graph->arena, &w);
-    return (n->op->shape == head_bwd_shape ? 6 : 2) * op_local_count(n->in[0], m) * (double)w.size[0];
+    return (n->op->shape == head_shape ? 2 : 6) * op_local_count(n->in[0], m) * (double)w.size[0];
 }
 
 /* --- a cut vocabulary: the value per rank as a maximum, and exp(lse - max), which adds up */
@@ -170,6 +189,7 @@ const struct tn_op tn_ops_loss[] = {
     {.name = "head", .n_in_min = 3, .n_in_max = 3, .least = {1, 1}, .shape = head_shape, .layout = head_layout, .grad = head_grad,
      .decompose = head_decompose, .flops = head_flops, .back = (const char *const[]){"head_bwd", NULL}},
     {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .least = {1, 1}, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
+    {.name = "head_train", .n_in_min = 5, .n_in_max = 5, .least = {1, 1}, .shape = head_train_shape, .layout = head_train_layout, .flops = head_flops},
     {.name = "as_max", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = as_max_layout},
     {.name = "lse_open", .flags = TN_OP_NEST | TN_OP_INPLACE, .n_in_min = 2, .n_in_max = 2, .as = "expr", .shape = lse_open_shape,
      .layout = lse_open_layout, .grad = lse_open_grad},

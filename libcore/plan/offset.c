@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include "base/arena.h"
 
-#define ORDERS 3
+#define ORDERS 5
 
 /* One span on its way; key holds what it is sorted by, largest first. */
 struct item {
@@ -27,14 +27,22 @@ static int by_key(const void *x, const void *y)
     return a->span < b->span ? -1 : a->span > b->span;
 }
 
-static uint64_t key(uint32_t order, uint64_t bytes, uint64_t life)
+/* Sizes within a factor of two are one size to the last two orders. */
+static uint64_t key(uint32_t order, const struct tn_span *s)
 {
+    uint64_t bytes = s->bytes, life = (uint64_t)s->last - s->first + 1,
+             power = (uint64_t)(63 - __builtin_clzll(bytes)) << 32;
+
     switch (order) {
     case 0: return bytes;
     case 1: /* by area; at most 2^32 positions, so it may wrap: only a tie lost */
         return bytes / TN_OFFSET_ALIGN * life;
-    default: /* those that live long first: they cannot move out of the way */
+    case 2: /* those that live long first: they cannot move out of the way */
         return life << 32 | (bytes >> 16 > UINT32_MAX ? UINT32_MAX : bytes >> 16);
+    case 3: /* those that end late first */
+        return power | s->last;
+    default: /* in the order of the program */
+        return power | (UINT32_MAX - s->first);
     }
 }
 
@@ -81,13 +89,8 @@ uint64_t tn_offsets(struct tn_arena *arena, struct tn_span *span, uint32_t n)
         uint32_t count = 0;
         for (uint32_t i = 0; i < n; i++)
             if (span[i].bytes)
-                item[count++] =
-                    (struct item){key(order, span[i].bytes, (uint64_t)span[i].last - span[i].first + 1),
-                                  round_up(span[i].bytes),
-                                  0,
-                                  span[i].first,
-                                  span[i].last,
-                                  i};
+                item[count++] = (struct item){
+                    key(order, &span[i]), round_up(span[i].bytes), 0, span[i].first, span[i].last, i};
         qsort(item, count, sizeof *item, by_key);
         uint64_t top = place_all(item, placed, count);
         if (top >= best)

@@ -120,6 +120,8 @@ static tn_status make(struct tn_planner *p)
     s = tn_planner_program(p);
     if (!s)
         s = mark_kept(p);
+    if (!s && !p->o->no_fuse)
+        s = tn_planner_head(p);
     if (!s)
         tn_planner_alias(p); /* so that sums that go to accumulators are taken apart, not fused */
     if (!s && !p->o->no_remake)

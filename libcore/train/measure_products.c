@@ -223,8 +223,8 @@ static struct side matrix(uint32_t dtype, const char *d0, int64_t n0, const char
     return (struct side){.dtype = dtype, .rank = 2, .dim = {d0, d1}, .size = {n0, n1}};
 }
 
-/* x [..., C], w [V, C]: logits = x w^T; backward makes them again, then dx = dlogits w and dw = dlogits^T x.
- */
+/* x [..., C], w [V, C]: logits = x w^T; backward makes them (again, if it is a step of its own), then dx = dlogits w and
+ * dw = dlogits^T x. */
 static void add_head(struct list *l, const struct tn_plan *plan, const struct tn_row *row, int back,
                      double launches)
 {
@@ -266,8 +266,8 @@ tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, stru
                 &(struct product){side_of(plan, row->value[0]), side_of(plan, row->value[1]),
                                   side_of(plan, row->value[row->n_in])},
                 launches);
-        else if (!strcmp(row->op, "head") || !strcmp(row->op, "head_bwd"))
-            add_head(&l, plan, row, !strcmp(row->op, "head_bwd"), launches);
+        else if (!strncmp(row->op, "head", 4))
+            add_head(&l, plan, row, strcmp(row->op, "head") != 0, launches);
     }
     for (uint32_t k = 0; k < l.n && !status; k++) {
         uint32_t count = l.measured[k].count;

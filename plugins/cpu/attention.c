@@ -28,17 +28,31 @@ static int64_t lay_out(const struct attn *a, float *base, struct work *w)
     return n;
 }
 
-/* s = exp(s·scale - max) over n keys; the sum. */
-static float exponentials(float *s, int64_t n, float max)
+/* The maximum of whole vectors of scores. NaN does not count: it shows in the exponentials. */
+static inline float largest(const float *s, int64_t n)
 {
-    float sum = 0;
+    tn_vec lanes = tn_splat(-INFINITY);
 
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t j = 0; j < n; j++)
-    {
-        s[j] = tn_exp(s[j] - max);
-        sum += s[j];
+    for (int64_t j = 0; j < n; j += TN_W) {
+        tn_vec x = tn_load(s + j);
+
+        lanes = tn_select(x > lanes, x, lanes);
     }
-    return sum;
+    return tn_lanes_max(lanes);
+}
+
+/* s = exp(s - max) over whole vectors; the sum. */
+static inline float exponentials(float *s, int64_t n, float max)
+{
+    tn_vec sum = {0}, less = tn_splat(max);
+
+    for (int64_t j = 0; j < n; j += TN_W) {
+        tn_vec x = tn_exp_vec(tn_load(s + j) - less);
+
+        tn_store(s + j, x);
+        sum += x;
+    }
+    return tn_lanes_sum(sum);
 }
 
 static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0, int64_t n,
@@ -47,6 +61,7 @@ static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t,
     uint32_t bits[ATTN_KEYS];
 
     attn_draw(r, i, t, k0, n, bits);
+    n = attn_whole(n) / TN_W * TN_W;
     for (int64_t j = 0; j < n; j++) {
         float kept = s[j] * r->a->kept;
 
@@ -58,27 +73,27 @@ static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t,
 static void soften(const struct attn_run *r, const struct attn_head *at, const struct work *w, int64_t i,
                    int64_t t, int64_t k0, int64_t n)
 {
-    float *s = w->p + i * ATTN_PITCH, old = w->max[i], max = -INFINITY, shrink;
-    int64_t seen = attn_seen(r->a, t, k0, n);
+    float *s = w->p + i * ATTN_PITCH, old = w->max[i], max, shrink;
+    int64_t seen = attn_seen(r->a, t, k0, n), whole = attn_whole(seen);
 
-    for (int64_t j = 0; j < seen; j++)
-        s[j] *= r->a->scale;
+    for (int64_t j = seen; j < whole; j++)
+        s[j] = -INFINITY;
     if (r->qpos)
         attn_mask(r, t, k0, seen, s);
-    if (seen)
-        max = tn_max(s, seen);
+    max = largest(s, whole);
+    if (max == -INFINITY && seen)
+        max = tn_max(s, seen);                   /* nothing in sight, or NaN only */
     max = max > old || max != max ? max : old;
     if (max == -INFINITY) {
         memset(s, 0, (size_t)n * sizeof *s);
         return;
     }
-    shrink = tn_exp(old - max);
+    shrink = old == max || !k0 ? 1.0f : tn_exp(old - max);
     w->max[i] = max;
-    w->sum[i] = w->sum[i] * shrink + exponentials(s, seen, max);
+    w->sum[i] = w->sum[i] * shrink + exponentials(s, whole, max);
     if (r->a->drop)
         drop(r, at, t, k0, seen, s);
-    memset(s + seen, 0, (size_t)(n - seen) * sizeof *s);
-    if (k0 && shrink != 1.0f)
+    if (shrink != 1.0f)
         for (int64_t c = 0; c < r->a->wide; c++)
             w->o[i * r->a->wide + c] *= shrink;
 }
@@ -87,19 +102,19 @@ static void finish(const struct attn_run *r, const struct attn_head *at, const s
                    int64_t rows)
 {
     const struct attn *a = r->a;
+    float lse[ATTN_QUERIES];
 
+    for (int64_t i = 0; i < ATTN_QUERIES; i++)
+        lse[i] = w->max[i] == -INFINITY ? -INFINITY : w->max[i] + tn_log(w->sum[i]);
     for (int64_t i = 0; i < rows; i++) {
         void *o = attn_vector(a, r->l->buffer[5], attn_at(&a->o, at, t0 + i));
         float *y = a->dtype == TN_F32 ? o : w->o + i * a->wide;
-        int none = w->max[i] == -INFINITY;
-        float inverse = none ? 0.0f : 1.0f / w->sum[i];
+        float inverse = w->max[i] == -INFINITY ? 0.0f : 1.0f / w->sum[i];
 
-        for (int64_t c = 0; c < a->d; c++)
-            y[c] = w->o[i * a->wide + c] * inverse;
+        _Pragma("omp simd") for (int64_t c = 0; c < a->d; c++) y[c] = w->o[i * a->wide + c] * inverse;
         if (a->dtype != TN_F32)
             tn_half_store(a->dtype, y, 1, a->d, o);
-        ((float *)r->l->buffer[6])[attn_at(&a->lse, at, t0 + i)] =
-            none ? -INFINITY : w->max[i] + logf(w->sum[i]);
+        ((float *)r->l->buffer[6])[attn_at(&a->lse, at, t0 + i)] = lse[i];
     }
 }
 
@@ -113,12 +128,12 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
     int64_t last = attn_seen(a, t0 + rows - 1, 0, a->keys);
 
     memset(w->o, 0, (size_t)(rows * a->wide) * sizeof *w->o);
-    for (int64_t i = 0; i < rows; i++)
+    for (int64_t i = 0; i < ATTN_QUERIES; i++)
         w->max[i] = -INFINITY, w->sum[i] = 0;
     for (int64_t k0 = 0; k0 < last; k0 += ATTN_KEYS) {
         int64_t n = TN_MIN(ATTN_KEYS, last - k0);
 
-        attn_scores(a, q, step, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
+        attn_scores(a, q, step, t0, rows, k0, n, w->keys + k0 * a->d, a->scale, w->p);
         for (int64_t i = 0; i < rows; i++)
             soften(r, at, w, i, t0 + i, k0, n);
         attn_apply(a, w->p, t0, rows, k0, n, w->values + k0 * TN_NR, a->keys, w->o);

@@ -4,13 +4,14 @@
  * the group. Queries go in blocks of 96 rows, keys in blocks of KEYS; scores exist for one such block at a
  * time, in the thread's own part of the workspace. Under causal a tile that lies wholly above the diagonal is
  * never touched, and near the diagonal no weight of 0 is multiplied with what is not seen. Masked scores are
- * set. Vectors in bf16 and fp16 become floats where they are packed, and blocks of queries beside them. */
+ * set. What lies behind the keys that a query sees is computed with and never used. Vectors in bf16 and fp16 become
+ * floats where they are packed, and blocks of queries beside them. */
 #ifndef TENON_CPU_ATTN_H
 #define TENON_CPU_ATTN_H
 #include "cpu.h"
 #include "half.h"
 #include "tile.h"
-#include "vmath.h"
+#include "vexp.h"
 #include <tenon/philox.h>
 
 #define ATTN_QUERIES 96             /* a multiple of TN_MR */
@@ -72,25 +73,35 @@ static inline void attn_pack_rows(const struct attn *a, void *x, int64_t step, i
         for (int64_t i = 0; i < rows; i++, panel += TN_NR) {
             int64_t n = TN_MIN(TN_NR, a->d - c);
 
+            if (a->dtype == TN_F32 && n == TN_NR) {
+                const float *from = (const float *)x + i * step + c;
+
+                tn_store(panel, tn_load(from)), tn_store(panel + TN_W, tn_load(from + TN_W));
+                continue;
+            }
             tn_half_load(a->dtype, attn_vector(a, x, i * step + c), 1, n, panel);
             for (int64_t k = n; k < TN_NR; k++)
                 panel[k] = 0;
         }
 }
-/* The same rows as the right factor of a product over d: rows become columns, panel[d][TN_NR]. */
+/* The same rows as the right factor of a product over d: rows become columns, panel[d][TN_NR]. Squares that are
+ * not whole, or not of floats, are put together first. */
 static inline void attn_pack_columns(const struct attn *a, void *x, int64_t step, int64_t rows, float *panel)
 {
-    for (int64_t i = 0; i < rows; i += TN_NR, panel += a->d * TN_NR)
-        for (int64_t c = 0; c < TN_NR; c++)
-            for (int64_t k = 0, n; k < a->d; k += n) {
-                float part[64];
+    for (int64_t i = 0; i < TN_ROUND_UP(rows, TN_NR); i += TN_W)
+        for (int64_t k = 0; k < a->d; k += TN_W) {
+            float *y = panel + i / TN_NR * TN_NR * a->d + k * TN_NR + i % TN_NR, square[TN_W * TN_W];
+            int64_t n = TN_MIN(TN_W, a->d - k), m = TN_MIN(TN_W, rows - i);
 
-                n = TN_MIN(64, a->d - k);
-                if (i + c < rows)
-                    tn_half_load(a->dtype, attn_vector(a, x, (i + c) * step + k), 1, n, part);
-                for (int64_t j = 0; j < n; j++)
-                    panel[(k + j) * TN_NR + c] = i + c < rows ? part[j] : 0;
+            if (a->dtype == TN_F32 && n == TN_W && m == TN_W) {
+                tn_transpose((const float *)x + i * step + k, step, TN_W, y, TN_NR);
+                continue;
             }
+            memset(square, 0, sizeof square);
+            for (int64_t r = 0; r < m; r++)
+                tn_half_load(a->dtype, attn_vector(a, x, (i + r) * step + k), 1, n, square + r * TN_W);
+            tn_transpose(square, TN_W, n, y, TN_NR);
+        }
 }
 /* The same rows as floats, *step apart: where they lie, or in room. */
 static inline const float *attn_floats(const struct attn *a, void *x, int64_t rows, float *room,
@@ -104,36 +115,36 @@ static inline const float *attn_floats(const struct attn *a, void *x, int64_t ro
     return room;
 }
 
-static inline void attn_row_pointers(const float *x, int64_t step, int64_t rows, const float **row)
-{
-    for (int64_t r = 0; r < TN_MR; r++)
-        row[r] = x + TN_MIN(r, rows - 1) * step;
-}
-
 /* How many keys of the block from k0 on (n of them) query t may see, where positions count up. */
 static inline int64_t attn_seen(const struct attn *a, int64_t t, int64_t k0, int64_t n)
 {
     return a->causal ? TN_MAX(0, TN_MIN(n, t + 1 - k0)) : n;
 }
 
-/* y[i][j] = q row i · key j, rows 0..rows of a query block from t0 on, n keys from k0 on, tiles in sight
+/* So many numbers in whole vectors. Rows of scores have room for them, so loops over a row need no rest. */
+static inline int64_t attn_whole(int64_t n)
+{
+    return TN_ROUND_UP(n, TN_W);
+}
+
+/* y[i][j] = scale · q row i · key j, rows 0..rows of a query block from t0 on, n keys from k0 on, tiles in sight
  * only. panels: the keys as columns, from k0 on. */
 static inline void attn_scores(const struct attn *a, const float *q, int64_t step, int64_t t0, int64_t rows,
-                               int64_t k0, int64_t n, const float *panels, float *y)
+                               int64_t k0, int64_t n, const float *panels, float scale, float *y)
 {
+    tn_vec factor = tn_splat(scale);
+
     for (int64_t j = 0; j < n; j += TN_NR)
         for (int64_t i = 0; i < rows; i += TN_MR) {
             int64_t m = TN_MIN(TN_MR, rows - i);
-            tn_vec acc[TN_MR][2] = {0};
-            const float *row[TN_MR];
+            tn_vec acc[TN_MR][2];
 
             if (a->causal && k0 + j > t0 + i + m - 1)
                 continue;
-            attn_row_pointers(q + i * step, step, m, row);
-            tn_tile_rows(a->d, row, panels + j * a->d, acc);
+            tn_tile(m, a->d, q + i * step, step, 1, panels + j * a->d, acc);
             for (int64_t r = 0; r < m; r++) {
-                tn_store(y + (i + r) * ATTN_PITCH + j, acc[r][0]);
-                tn_store(y + (i + r) * ATTN_PITCH + j + TN_W, acc[r][1]);
+                tn_store(y + (i + r) * ATTN_PITCH + j, acc[r][0] * factor);
+                tn_store(y + (i + r) * ATTN_PITCH + j + TN_W, acc[r][1] * factor);
             }
         }
 }
@@ -160,17 +171,16 @@ static inline void attn_apply(const struct attn *a, const float *p, int64_t t0, 
 {
     for (int64_t i = 0; i < rows; i += TN_MR) {
         int64_t m = TN_MIN(TN_MR, rows - i), shared = attn_seen(a, t0 + i, k0, n);
-        const float *row[TN_MR];
+        const float *row = p + i * ATTN_PITCH;
 
-        attn_row_pointers(p + i * ATTN_PITCH, ATTN_PITCH, m, row);
         for (int64_t c = 0; c < a->wide; c += TN_NR) {
             const float *x = panels + c * panel_rows;
-            tn_vec acc[TN_MR][2] = {0};
+            tn_vec acc[TN_MR][2];
 
-            tn_tile_rows(shared, row, x, acc);
+            tn_tile(m, shared, row, ATTN_PITCH, 1, x, acc);
             for (int64_t r = 0; r < m; r++) {
                 for (int64_t j = shared; j < attn_seen(a, t0 + i + r, k0, n); j++)
-                    attn_add_one(acc[r], row[r][j], x + j * TN_NR);
+                    attn_add_one(acc[r], row[r * ATTN_PITCH + j], x + j * TN_NR);
                 attn_add(y + (i + r) * a->wide + c, acc[r]);
             }
         }
@@ -187,7 +197,7 @@ static inline void attn_mask(const struct attn_run *r, int64_t t, int64_t k0, in
         s[j] = kpos[j * r->a->kpos] <= position ? s[j] : -INFINITY;
 }
 
-/* The numbers that decide what dropout keeps of query t's n keys from k0 on. */
+/* The numbers that decide what dropout keeps of query t's n keys from k0 on, in whole vectors. */
 static inline void attn_draw(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0,
                              int64_t n, uint32_t *bits)
 {
@@ -198,8 +208,10 @@ static inline void attn_draw(const struct attn_run *r, const struct attn_head *i
     int64_t row = ((b * a->whole_h * a->whole_r + head) * a->block + position) * a->block;
 
     if (!r->kpos)
-        tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + k0), n, bits);
-    else
+        tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + k0), attn_whole(n), bits);
+    for (int64_t j = n; j < attn_whole(n) && r->kpos; j++)
+        bits[j] = 0;
+    if (r->kpos)
         for (int64_t j = 0; j < n; j++)
             tn_cpu_philox_run(r->l->uniform, a->key, (uint64_t)(row + r->kpos[(k0 + j) * a->kpos]), 1,
                               bits + j);

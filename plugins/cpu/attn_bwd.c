@@ -34,27 +34,34 @@ static int64_t lay_out(const struct attn *a, float *base, struct work *w)
     return n;
 }
 
-/* Row of scores s and of do·v d (both n keys long, the first `seen` valid) to weights and their gradient. */
-static void weights(const struct attn *a, float *s, float *d, float lse, float delta, int64_t seen)
+/* Whole vectors of scores s and of do·v d to weights and their gradient. */
+static inline void weights(const struct attn *a, float *s, float *d, float lse, float delta, int64_t n)
 {
-    for (int64_t j = 0; j < seen; j++) {
-        float p = tn_exp(s[j] * a->scale - lse);
+    const tn_vec scale = tn_splat(a->scale), less = tn_splat(lse), mean = tn_splat(delta);
 
-        s[j] = p;
-        d[j] = p * (d[j] - delta) * a->scale;
+    for (int64_t j = 0; j < n; j += TN_W) {
+        tn_vec p = tn_exp_vec(tn_load(s + j) - less);
+
+        tn_store(s + j, p);
+        tn_store(d + j, p * (tn_load(d + j) - mean) * scale);
     }
 }
 
 /* The same under dropout. */
-static void weights_dropped(const struct attn *a, float *s, float *d, float lse, float delta, int64_t seen,
+static void weights_dropped(const struct attn *a, float *s, float *d, float lse, float delta, int64_t n,
                             const uint32_t *bits)
 {
-    for (int64_t j = 0; j < seen; j++) {
-        float p = tn_exp(s[j] * a->scale - lse), kept = p * a->kept, grad = d[j] * a->kept;
-        int keep = bits[j] >= a->threshold;
+    const float scale = a->scale, kept_by = a->kept;
+    const uint32_t threshold = a->threshold;
+
+    n = n / TN_W * TN_W;
+    _Pragma("omp simd") for (int64_t j = 0; j < n; j++)
+    {
+        float p = tn_exp(s[j] - lse), kept = p * kept_by, grad = d[j] * kept_by;
+        int keep = bits[j] >= threshold;
 
         s[j] = keep ? kept : 0.0f;
-        d[j] = p * ((keep ? grad : 0.0f) - delta) * a->scale;
+        d[j] = p * ((keep ? grad : 0.0f) - delta) * scale;
     }
 }
 
@@ -65,18 +72,21 @@ static void row(const struct attn_run *r, const struct attn_head *at, const stru
     float *s = w->p + i * ATTN_PITCH, *d = w->ds + i * ATTN_PITCH;
     float lse = ((const float *)r->l->buffer[5])[attn_at(&a->lse, at, t)];
     float delta = ((const float *)r->l->buffer[6])[attn_at(&a->delta, at, t)];
-    int64_t seen = lse == -INFINITY ? 0 : attn_seen(a, t, k0, n);
+    int64_t seen = attn_seen(a, t, k0, n);
 
+    if (lse == -INFINITY) {
+        memset(s, 0, (size_t)n * sizeof *s);
+        memset(d, 0, (size_t)n * sizeof *d);
+        return;
+    }
     if (a->drop) {
         uint32_t bits[ATTN_KEYS];
 
         attn_draw(r, at, t, k0, seen, bits);
-        weights_dropped(a, s, d, lse, delta, seen, bits);
+        weights_dropped(a, s, d, lse, delta, attn_whole(seen), bits);
     } else {
-        weights(a, s, d, lse, delta, seen);
+        weights(a, s, d, lse, delta, attn_whole(seen));
     }
-    memset(s + seen, 0, (size_t)(n - seen) * sizeof *s);
-    memset(d + seen, 0, (size_t)(n - seen) * sizeof *d);
     if (r->qpos) {
         int32_t position = r->qpos[t * a->qpos];
         const int32_t *kpos = r->kpos + k0 * a->kpos;
@@ -101,10 +111,9 @@ static void apply_transposed(const struct attn *a, const float *p, int64_t t0, i
 
         for (int64_t c = 0; c < a->wide; c += TN_NR) {
             const float *panel = x + c * rows;
-            tn_vec acc[TN_MR][2] = {0};
+            tn_vec acc[TN_MR][2];
 
-            tn_tile_columns(rows - shared, p + shared * ATTN_PITCH + j, ATTN_PITCH, panel + shared * TN_NR,
-                            acc);
+            tn_tile(m, rows - shared, p + shared * ATTN_PITCH + j, 1, ATTN_PITCH, panel + shared * TN_NR, acc);
             for (int64_t r = 0; r < m; r++) {
                 for (int64_t i = first; i < shared; i++)
                     if (k0 + j + r <= t0 + i)
@@ -121,8 +130,7 @@ static void put(const struct attn *a, void *to, float *x, int add)
     float *y = to;
 
     if (a->dtype == TN_F32) {
-        for (int64_t c = 0; c < a->d; c++)
-            y[c] = add ? y[c] + x[c] : x[c];
+        _Pragma("omp simd") for (int64_t c = 0; c < a->d; c++) y[c] = add ? y[c] + x[c] : x[c];
         return;
     }
     for (int64_t c = 0, n; c < a->d && add; c += n) {
@@ -152,8 +160,8 @@ static void query_block(const struct attn_run *r, const struct attn_head *at, co
     for (int64_t k0 = 0; k0 < last; k0 += ATTN_KEYS) {
         int64_t n = TN_MIN(ATTN_KEYS, last - k0);
 
-        attn_scores(a, q, q_step, t0, rows, k0, n, w->keys + k0 * a->d, w->p);
-        attn_scores(a, go, go_step, t0, rows, k0, n, w->values + k0 * a->d, w->ds);
+        attn_scores(a, q, q_step, t0, rows, k0, n, w->keys + k0 * a->d, a->scale, w->p);
+        attn_scores(a, go, go_step, t0, rows, k0, n, w->values + k0 * a->d, 1.0f, w->ds);
         for (int64_t i = 0; i < rows; i++)
             row(r, at, w, i, t0 + i, k0, n);
         attn_apply(a, w->ds, t0, rows, k0, n, w->key_rows + k0 * TN_NR, a->keys, w->dq);

@@ -19,7 +19,8 @@
 /* The operations that this plugin may claim, each with its tn_cpu_prepare_<op>. */
 #define TN_CPU_OPS(X)                                                                                        \
     X(einsum) X(sum) X(rowmax) X(sumsq) X(expr) X(copy) X(accum) X(expand) X(cast) X(dropout) X(embed)       \
-    X(embed_bwd) X(layernorm) X(ln_dx) X(ln_dw) X(attention) X(attn_bwd) X(ce) X(ce_bwd) X(head) X(head_bwd)
+    X(embed_bwd) X(layernorm) X(ln_dx) X(ln_dw) X(attention) X(attn_bwd) X(ce) X(ce_bwd) X(head) X(head_bwd)  \
+    X(head_train)
 
 typedef tn_status tn_cpu_prepare_fn(const struct tn_problem *p, struct tn_kernel *out);
 #define TN_CPU_DECLARE(op) tn_cpu_prepare_fn tn_cpu_prepare_##op;
@@ -80,6 +81,9 @@ void tn_cpu_program_run(const struct tn_cpu_program *e, const struct tn_cpu_view
 /* The nest of p (no loop of more than one turn reduced) under a program other than p's own. */
 tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_program *e,
                                   struct tn_kernel *out);
+
+/* A program that is known by its text, in a loop of its own (update.c). */
+tn_status tn_cpu_update_make(const struct tn_problem *p, struct tn_kernel *out);
 
 /* --- sums (reduce.c) */
 #define TN_REDUCE_SUM 0                          /* of x, or of x·w where there are two inputs */

@@ -6,7 +6,7 @@
 #include "cpu.h"
 #include "half.h"
 
-#define LANES 32 /* blocks of four numbers drawn side by side */
+#define LANES 16 /* blocks of four numbers drawn side by side */
 #define RUN 1024 /* elements at a time */
 
 /* word[w][i]: number w of block first + i. */
@@ -33,14 +33,16 @@ static void draw(uint64_t seed, uint32_t key, uint32_t step, uint64_t first, uin
 void tn_cpu_philox_run(const uint32_t *seed_and_step, uint32_t key, uint64_t first, int64_t n, uint32_t *bits)
 {
     uint64_t seed = (uint64_t)seed_and_step[1] << 32 | seed_and_step[0], end = first + (uint64_t)n;
-    _Alignas(64) uint32_t word[4][LANES];
+    _Alignas(64) uint32_t word[4][LANES], number[4 * LANES];
 
     for (uint64_t block = first / 4; block * 4 < end; block += LANES) {
         uint64_t lo = TN_MAX(first, block * 4), hi = TN_MIN(end, (block + LANES) * 4);
 
         draw(seed, key, seed_and_step[2], block, word);
-        for (uint64_t g = lo; g < hi; g++)
-            bits[g - first] = word[g % 4][g / 4 - block];
+        for (uint32_t i = 0; i < LANES; i++)
+            for (uint32_t w = 0; w < 4; w++)
+                number[4 * i + w] = word[w][i];
+        memcpy(bits + (lo - first), number + (lo - block * 4), (hi - lo) * sizeof *bits);
     }
 }
 

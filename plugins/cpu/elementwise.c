@@ -120,7 +120,12 @@ tn_status tn_cpu_elementwise_make(const struct tn_problem *p, const struct tn_pr
 
 tn_status tn_cpu_prepare_expr(const struct tn_problem *p, struct tn_kernel *out)
 {
-    return p->program ? tn_cpu_elementwise_make(p, p->program, out) : TN_DECLINED;
+    tn_status s;
+
+    if (!p->program)
+        return TN_DECLINED;
+    s = tn_cpu_update_make(p, out);
+    return s == TN_DECLINED ? tn_cpu_elementwise_make(p, p->program, out) : s;
 }
 
 /* y = x under the strides of both. The second input of expand is never read. */

@@ -1,7 +1,8 @@
 /* head.c - the last linear layer and the softmax statistics, the logits never whole.
  *
  * A chunk of rows at a time: logits = x·wᵀ into the workspace, there the statistics, or in backward the
- * gradient by the logits and from it dx and the chunk's share of dw. Chunks are as long as 13 M logits allow,
+ * gradient by the logits and from it dx and the chunk's share of dw; head_train does both with the same logits
+ * and the same exponentials. Chunks are as long as 13 M logits allow,
  * from 64 to 1024 rows: the longer, the fewer passes over w and dw. w may be a part of the vocabulary from
  * entry `first` on. Where x or w is bf16 or fp16, the rows of a chunk and a panel of w at a time are copied
  * in fp32. */
@@ -59,6 +60,35 @@ static void gradient(void *arg, int64_t lo, int64_t hi)
         for (int64_t k = 0; k < r->h->v; k++)
             x[k] = dlse * tn_exp(x[k] - lse);
         if (index >= 0 && at >= 0 && at < r->h->v)
+            x[at] += r->dz[row * r->h->dz];
+    }
+}
+
+/* x = exp(x - max); the sum. */
+static double exponentials(float *x, float max, int64_t n)
+{
+    TN_SUM_OVER(x[i] = tn_exp(x[i] - max));
+}
+
+/* Both at once: the exponentials against the row's maximum are those of the sum and of the gradient. */
+static void statistics_and_gradient(void *arg, int64_t lo, int64_t hi)
+{
+    const struct run *r = arg;
+    int64_t v = r->h->v;
+
+    for (int64_t i = lo; i < hi; i++) {
+        float *x = r->logits + i * v, max = tn_max(x, v), factor;
+        int64_t row = r->row + i, index = r->index[row * r->h->index], at = index - r->h->first;
+        int here = index >= 0 && at >= 0 && at < v;
+        float z = here ? x[at] : 0.0f;
+        double sum = exponentials(x, max, v);
+
+        r->lse[row * r->h->lse] = max == -INFINITY ? max : (float)((double)max + log(sum));
+        r->z[row * r->h->z] = z;
+        factor = (float)(r->dlse[row * r->h->dlse] / sum);
+        for (int64_t k = 0; k < v; k++)
+            x[k] *= factor;
+        if (here)
             x[at] += r->dz[row * r->h->dz];
     }
 }
@@ -174,37 +204,57 @@ static tn_status launch_forward(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
+/* Chunk by chunk: logits, what each row makes of them in place, and from that dx and dw. */
+static tn_status run_gradient(const struct tn_launch *l, struct run *r,
+                              void (*rows)(void *arg, int64_t lo, int64_t hi), void *all_dx, float *dw)
+{
+    const struct head *h = r->h;
+    struct work k;
+
+    lay_out(h, l->workspace, &k);
+    for (r->row = 0; r->row < h->rows; r->row += h->chunk) {
+        int64_t n = TN_MIN(h->chunk, h->rows - r->row), ldx, ld_dx;
+        const float *x = as_floats(h, l->buffer[0], h->x, r->row, n, 1, k.x, &ldx);
+        float *dx = as_floats(h, all_dx, h->dx, r->row, n, h->accumulate & 1, k.dx, &ld_dx);
+        struct tn_cpu_gemm by_w = {
+            .m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = ldx, .ldc = h->dw};
+
+        make_logits(h, x, ldx, l->buffer[1], n, &k);
+        tn_host->parallel(n, TN_MAX(1, 8192 / h->v), rows, r);
+        make_dx(h, l->buffer[1], n, &k, dx, ld_dx);
+        if (h->x_type != TN_F32)
+            copy(&(struct rows){h->x_type, h->c, h->dx, (char *)all_dx + 2 * r->row * h->dx, dx, 1}, n);
+        tn_cpu_product_run(&by_w, r->logits, x, dw, r->row || h->accumulate & 2 ? 1.0f : 0.0f, k.room);
+    }
+    return TN_OK;
+}
+
 static tn_status launch_backward(void *state, const struct tn_launch *l)
 {
-    const struct head *h = state;
-    struct work k;
-    struct run r = {.h = h,
+    struct run r = {.h = state,
                     .index = l->buffer[2],
                     .dlse = l->buffer[4],
                     .dz = l->buffer[5],
                     .logits = l->workspace,
                     .lse = l->buffer[3]};
 
-    lay_out(h, l->workspace, &k);
-    for (r.row = 0; r.row < h->rows; r.row += h->chunk) {
-        int64_t n = TN_MIN(h->chunk, h->rows - r.row), ldx, ld_dx;
-        const float *x = as_floats(h, l->buffer[0], h->x, r.row, n, 1, k.x, &ldx);
-        float *dx = as_floats(h, l->buffer[6], h->dx, r.row, n, h->accumulate & 1, k.dx, &ld_dx);
-        struct tn_cpu_gemm by_w = {
-            .m = h->v, .n = h->c, .k = n, .lda = h->v, .at = 1, .ldb = ldx, .ldc = h->dw};
+    return run_gradient(l, &r, gradient, l->buffer[6], l->buffer[7]);
+}
+static tn_status launch_train(void *state, const struct tn_launch *l)
+{
+    struct run r = {.h = state,
+                    .index = l->buffer[2],
+                    .dlse = l->buffer[3],
+                    .dz = l->buffer[4],
+                    .logits = l->workspace,
+                    .lse = l->buffer[5],
+                    .z = l->buffer[6]};
 
-        make_logits(h, x, ldx, l->buffer[1], n, &k);
-        tn_host->parallel(n, TN_MAX(1, 8192 / h->v), gradient, &r);
-        make_dx(h, l->buffer[1], n, &k, dx, ld_dx);
-        if (h->x_type != TN_F32)
-            copy(&(struct rows){h->x_type, h->c, h->dx, (char *)l->buffer[6] + 2 * r.row * h->dx, dx, 1}, n);
-        tn_cpu_product_run(&by_w, r.logits, x, l->buffer[7], r.row || h->accumulate & 2 ? 1.0f : 0.0f, k.room);
-    }
-    return TN_OK;
+    return run_gradient(l, &r, statistics_and_gradient, l->buffer[7], l->buffer[8]);
 }
 
-/* x, w and index are inputs 0, 1 and 2 of both. */
-static int prepare(const struct tn_problem *p, struct head *h)
+/* x, w and index are inputs 0, 1 and 2 of all; dx, if there is one, is of x's dtype, all else fp32. */
+static int prepare(const struct tn_problem *p, const struct tn_operand *dx, struct head *h)
 {
     const struct tn_operand *x = &p->in[0], *w = &p->in[1];
 
@@ -216,7 +266,7 @@ static int prepare(const struct tn_problem *p, struct head *h)
         if (p->in[i].dtype != TN_F32)
             return 0;
     for (uint32_t i = 0; i < p->n_out; i++)
-        if (p->out[i].dtype != (i == 0 && p->n_in > 3 ? h->x_type : TN_F32))
+        if (p->out[i].dtype != (&p->out[i] == dx ? h->x_type : TN_F32))
             return 0;
     if (!x->rank || w->rank != 2 || (w->index && w->index[0]))
         return 0;
@@ -239,7 +289,7 @@ tn_status tn_cpu_prepare_head(const struct tn_problem *p, struct tn_kernel *out)
     struct head h = {0};
     struct work k;
 
-    if (p->accumulate || p->n_in != 3 || p->n_out != 2 || !prepare(p, &h) ||
+    if (p->accumulate || p->n_in != 3 || p->n_out != 2 || !prepare(p, NULL, &h) ||
         !tn_operand_rows(&p->out[0], 0, &h.lse) || !tn_operand_rows(&p->out[1], 0, &h.z))
         return TN_DECLINED;
     out->launch = launch_forward, out->workspace = (uint64_t)lay_out(&h, NULL, &k) * sizeof(float);
@@ -250,11 +300,25 @@ tn_status tn_cpu_prepare_head_bwd(const struct tn_problem *p, struct tn_kernel *
     struct head h = {.accumulate = p->accumulate};
     struct work k;
 
-    if (p->n_in != 6 || p->n_out != 2 || !prepare(p, &h) || !tn_operand_rows(&p->in[3], 0, &h.lse) ||
+    if (p->n_in != 6 || p->n_out != 2 || !prepare(p, &p->out[0], &h) || !tn_operand_rows(&p->in[3], 0, &h.lse) ||
         !tn_operand_rows(&p->in[4], 0, &h.dlse) || !tn_operand_rows(&p->in[5], 0, &h.dz) ||
         !tn_operand_rows(&p->out[0], 1, &h.dx) || !tn_operand_rows(&p->out[1], 1, &h.dw) || h.dx < h.c ||
         h.dw < h.c)
         return TN_DECLINED;
     out->launch = launch_backward, out->workspace = (uint64_t)lay_out(&h, NULL, &k) * sizeof(float);
+    return tn_keep(out, &h, sizeof h, p->op);
+}
+tn_status tn_cpu_prepare_head_train(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct head h = {.accumulate = p->accumulate >> 2};
+    struct work k;
+
+    if (p->n_in != 5 || p->n_out != 4 || p->accumulate & 3 || !prepare(p, &p->out[2], &h) ||
+        !tn_operand_rows(&p->in[3], 0, &h.dlse) || !tn_operand_rows(&p->in[4], 0, &h.dz) ||
+        !tn_operand_rows(&p->out[0], 0, &h.lse) || !tn_operand_rows(&p->out[1], 0, &h.z) ||
+        !tn_operand_rows(&p->out[2], 1, &h.dx) || !tn_operand_rows(&p->out[3], 1, &h.dw) || h.dx < h.c ||
+        h.dw < h.c)
+        return TN_DECLINED;
+    out->launch = launch_train, out->workspace = (uint64_t)lay_out(&h, NULL, &k) * sizeof(float);
     return tn_keep(out, &h, sizeof h, p->op);
 }

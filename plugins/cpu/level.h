@@ -17,6 +17,7 @@
 #define tn_cpu_program_run TN_AT_LEVEL(tn_cpu_program_run)
 #define tn_cpu_idioms TN_AT_LEVEL(tn_cpu_idioms)
 #define tn_cpu_elementwise_make TN_AT_LEVEL(tn_cpu_elementwise_make)
+#define tn_cpu_update_make TN_AT_LEVEL(tn_cpu_update_make)
 #define tn_cpu_reduce_make TN_AT_LEVEL(tn_cpu_reduce_make)
 #define tn_cpu_through_f32 TN_AT_LEVEL(tn_cpu_through_f32)
 #define tn_cpu_philox_run TN_AT_LEVEL(tn_cpu_philox_run)
@@ -47,4 +48,5 @@
 #define tn_cpu_prepare_ce_bwd TN_AT_LEVEL(tn_cpu_prepare_ce_bwd)
 #define tn_cpu_prepare_head TN_AT_LEVEL(tn_cpu_prepare_head)
 #define tn_cpu_prepare_head_bwd TN_AT_LEVEL(tn_cpu_prepare_head_bwd)
+#define tn_cpu_prepare_head_train TN_AT_LEVEL(tn_cpu_prepare_head_train)
 #endif

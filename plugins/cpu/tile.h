@@ -1,9 +1,9 @@
-/* tile.h - the micro-kernel of attention: 6 rows by two vectors of columns, held in registers.
+/* tile.h - the micro-kernel of attention: up to 6 rows by two vectors of columns, held in registers.
  *
- * b is packed in panels of TN_NR columns, panel[k][TN_NR], zero beyond the last column. a is read where it
- * lies, either along rows (unit stride in k) or, for products with a transposed matrix, down columns (the six
- * rows side by side, stride cs in k). Fewer than six rows: the row pointers repeat the last one and the
- * caller stores what it wants. BLAS is no match for it on tiles of this size. */
+ * b is packed in panels of TN_NR columns, panel[k][TN_NR], zero beyond the last column. a is read where it lies:
+ * element p of row r is a[r·rs + p·ks], so that rows (ks = 1) and columns (rs = 1) are the same to it. BLAS is
+ * no match for it on tiles of this size. It is no inline function: within the loops around it the compiler has
+ * not enough registers for its pointers. */
 #ifndef TENON_CPU_TILE_H
 #define TENON_CPU_TILE_H
 #include "vec.h"
@@ -11,57 +11,41 @@
 #define TN_MR 6
 #define TN_NR (2 * TN_W)
 
-/* acc += a[0..6][0..k] · panel */
-static inline __attribute__((always_inline)) void tn_tile_rows(int64_t k, const float *const a[TN_MR],
-                                                               const float *panel, tn_vec acc[TN_MR][2])
+static inline __attribute__((always_inline)) void tn_tile_of(const int m, int64_t k, const float *a, int64_t rs,
+                                                             int64_t ks, const float *panel, tn_vec acc[][2])
 {
-    const float *a0 = a[0], *a1 = a[1], *a2 = a[2], *a3 = a[3], *a4 = a[4], *a5 = a[5];
-    tn_vec c00 = acc[0][0], c01 = acc[0][1], c10 = acc[1][0], c11 = acc[1][1], c20 = acc[2][0],
-           c21 = acc[2][1];
-    tn_vec c30 = acc[3][0], c31 = acc[3][1], c40 = acc[4][0], c41 = acc[4][1], c50 = acc[5][0],
-           c51 = acc[5][1];
+    tn_vec c[TN_MR][2];
 
-#define TN_ROW(r, value)                                                                                     \
-    x = tn_splat(value);                                                                                     \
-    c##r##0 = tn_fma(x, b0, c##r##0);                                                                        \
-    c##r##1 = tn_fma(x, b1, c##r##1)
-    for (int64_t p = 0; p < k; p++, panel += TN_NR) {
-        tn_vec b0 = tn_load(panel), b1 = tn_load(panel + TN_W), x;
+#pragma GCC unroll 6
+    for (int r = 0; r < m; r++)
+        c[r][0] = c[r][1] = (tn_vec){0};
+    for (; k > 0; k--, a += ks, panel += TN_NR) {
+        tn_vec b0 = tn_load(panel), b1 = tn_load(panel + TN_W);
 
-        TN_ROW(0, a0[p]);
-        TN_ROW(1, a1[p]);
-        TN_ROW(2, a2[p]);
-        TN_ROW(3, a3[p]);
-        TN_ROW(4, a4[p]);
-        TN_ROW(5, a5[p]);
+#pragma GCC unroll 6
+        for (int r = 0; r < m; r++) {
+            tn_vec x = tn_splat(a[r * rs]);
+
+            c[r][0] = tn_fma(x, b0, c[r][0]);
+            c[r][1] = tn_fma(x, b1, c[r][1]);
+        }
     }
-#define TN_TILE_PUT                                                                                          \
-    acc[0][0] = c00, acc[0][1] = c01, acc[1][0] = c10, acc[1][1] = c11, acc[2][0] = c20, acc[2][1] = c21;    \
-    acc[3][0] = c30, acc[3][1] = c31, acc[4][0] = c40, acc[4][1] = c41, acc[5][0] = c50, acc[5][1] = c51
-    TN_TILE_PUT;
+#pragma GCC unroll 6
+    for (int r = 0; r < m; r++)
+        acc[r][0] = c[r][0], acc[r][1] = c[r][1];
 }
 
-/* acc += aᵀ · panel, where a[p·cs + r] is row r of the product */
-static inline __attribute__((always_inline)) void tn_tile_columns(int64_t k, const float *a, int64_t cs,
-                                                                  const float *panel, tn_vec acc[TN_MR][2])
+/* acc = a[0..m][0..k] · panel, 1 <= m <= TN_MR */
+__attribute__((noinline, unused)) static void tn_tile(int64_t m, int64_t k, const float *a, int64_t rs, int64_t ks,
+                                                      const float *panel, tn_vec acc[TN_MR][2])
 {
-    tn_vec c00 = acc[0][0], c01 = acc[0][1], c10 = acc[1][0], c11 = acc[1][1], c20 = acc[2][0],
-           c21 = acc[2][1];
-    tn_vec c30 = acc[3][0], c31 = acc[3][1], c40 = acc[4][0], c41 = acc[4][1], c50 = acc[5][0],
-           c51 = acc[5][1];
-
-    for (int64_t p = 0; p < k; p++, panel += TN_NR, a += cs) {
-        tn_vec b0 = tn_load(panel), b1 = tn_load(panel + TN_W), x;
-
-        TN_ROW(0, a[0]);
-        TN_ROW(1, a[1]);
-        TN_ROW(2, a[2]);
-        TN_ROW(3, a[3]);
-        TN_ROW(4, a[4]);
-        TN_ROW(5, a[5]);
+    switch (m) {
+    case 6: tn_tile_of(6, k, a, rs, ks, panel, acc); break;
+    case 5: tn_tile_of(5, k, a, rs, ks, panel, acc); break;
+    case 4: tn_tile_of(4, k, a, rs, ks, panel, acc); break;
+    case 3: tn_tile_of(3, k, a, rs, ks, panel, acc); break;
+    case 2: tn_tile_of(2, k, a, rs, ks, panel, acc); break;
+    default: tn_tile_of(1, k, a, rs, ks, panel, acc); break;
     }
-    TN_TILE_PUT;
 }
-#undef TN_ROW
-#undef TN_TILE_PUT
 #endif

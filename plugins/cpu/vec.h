@@ -45,4 +45,37 @@ static inline tn_vec tn_select(tn_mask which, tn_vec yes, tn_vec no)
 {
     return (tn_vec)((which & (tn_mask)yes) | (~which & (tn_mask)no));
 }
+/* y[k·y_step + i] = x[i·x_step + k] for i, k < TN_W; rows 0..keep of y are written. Halves are swapped between
+ * vectors at distance 1, 2, 4, ... */
+static inline void tn_transpose(const float *x, int64_t x_step, int64_t keep, float *y, int64_t y_step)
+{
+#if defined(__GNUC__) && !defined(__clang__)
+    tn_vec v[TN_W];
+
+    for (int i = 0; i < TN_W; i++)
+        v[i] = tn_load(x + i * x_step);
+#pragma GCC unroll 8
+    for (int s = 1; s < TN_W; s *= 2) {
+        tn_mask low, high;
+
+        for (int j = 0; j < TN_W; j++) {
+            low[j] = j & s ? TN_W + j - s : j;
+            high[j] = j & s ? TN_W + j : j + s;
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < TN_W; i++)
+            if (!(i & s)) {
+                tn_vec a = v[i], b = v[i + s];
+
+                v[i] = __builtin_shuffle(a, b, low), v[i + s] = __builtin_shuffle(a, b, high);
+            }
+    }
+    for (int64_t k = 0; k < keep; k++)
+        tn_store(y + k * y_step, v[k]);
+#else
+    for (int64_t k = 0; k < keep; k++)
+        for (int64_t i = 0; i < TN_W; i++)
+            y[k * y_step + i] = x[i * x_step + k];
+#endif
+}
 #endif

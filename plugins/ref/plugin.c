@@ -11,7 +11,8 @@
     X("embed", embed) X("embed_bwd", embed) X("pick", pick) X("pick_bwd", pick)                            \
     X("layernorm", norm) X("ln_dx", norm) X("ln_dw", norm)                                                 \
     X("attention", attention) X("attn_bwd", attention)                                                     \
-    X("ce", ce) X("ce_bwd", ce) X("head", head) X("head_bwd", head)
+    X("ce", ce) X("ce_bwd", ce) X("head", head) X("head_bwd", head)                         \
+    X("head_train", head)
 
 #define NAME(op, family) op,
 #define ENTRY(op, family) {op, tn_ref_##family},

@@ -16,6 +16,11 @@
     "t0 = 0.9*c + 0.1*b; t1 = 0.95*d + 0.05*b*b; "                                                         \
     "r0 = a - u0*(t0/(1 + u1)/(sqrt(t1/(1 + u2)) + 1e-8) + 0.1*a); r1 = t0; r2 = t1"
 
+/* The text that the core makes of AdamW: g names the gradient, m and v what became of c and d. */
+#define ADAMW_CORE(g, m, v)                                                                                \
+    m " = 0.9*c + 0.09999999999999998*" g "; " v " = 0.95*d + 0.050000000000000044*" g "*" g "; "          \
+    "r0 = a*u0 - u1*(" m "/u2/(sqrt(" v "/u3) + 1e-08)); r1 = " m "; r2 = " v
+
 /* op, size, in; out, and what follows it: attr, f */
 #define C(o, s, i, ...) {.op = o, .size = s, .in = i, .out = __VA_ARGS__}
 
@@ -239,6 +244,18 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("expr", "c1003", "c c c> c>", "c c c", NULL, ADAMW),
     C("expr", "c1003", "c! c c> c>", "c=a c=c c=d", NULL, ADAMW),
     C("expr", "c1003", "c c! c> c>", "c=a c=c c=d", NULL, ADAMW),
+    C("expr", "c1", "c c c> c>", "c=a c=c c=d", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c>", "c=a c=c c=d", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c>", "c c c", NULL, ADAMW_CORE("b", "t0", "t1")),
+    C("expr", "c10007", "c c c> c> -", "c=a c=c c=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b130 c101", "bc bc bc> bc> -", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c10007", "c c c> c>", "c=a c=c c=d", NULL, "t0 = b*u4; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c10007", "c c c> c> -", "c=a c=c c=d", NULL, "t0 = b*u4*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c1003", "c c! c> c> -", "c=a c=c c=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc+ bc bc+> bc> -", "bc+=a bc+=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc bc/cb bc> bc> -", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b7 c101", "bc bc bc> bc> b", "bc=a bc=c bc=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c1003", "c c c> c> -", "c c c", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2"), .accumulate = 2),
     C("expr", "c1003", "c c c", "c=a c=c", NULL, "t0 = u1*c + b; r0 = a - u0*t0; r1 = t0"),
     C("expr", "c1003", "c c", "c=a", NULL, "a - u0*b"),
     C("expr", "c1003", "c c -", "c=a", NULL, "a - u0*b*c"),
@@ -322,6 +339,14 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("attention", "b1 t1 s1 h1 d1", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=1.0 causal=1"),
     C("attention", "b2 t130 s130 h2 d32", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=0.2 causal=1"),
     C("attention", "b1 t200 s200 h2 d64", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=0.125 causal=1"),
+    C("attention", "b2 t64 s64 h2 d32", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=0.18 causal=1"),
+    C("attention", "b1 t101 s101 h1 d33", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=0.18 causal=1"),
+    C("attention", "b1 t97 s97 h1 d80", "bthd+ bshd+ bshd+ t:p0? s:p0?", "bthd+ bth", "scale=-0.2 causal=1"),
+    C("attention", "b1 t50 s50 h1 d16", "bthd bshd! bshd t:p0? s:p0?", "bthd bth", "scale=0.25 causal=1"),
+    C("attention", "b1 t50 s50 h1 d16", "bthd bshd bshd! t:p0? s:p0?", "bthd bth", "scale=0.25 causal=1"),
+    C("attention", "b1 t1 s70 h1 d16", "bthd! bshd bshd t:p69 s:p0", "bthd bth", "scale=0.25 causal=0"),
+    C("attention", "b1 t130 s130 h2 d32", "bthd bshd bshd t:p0? s:p0?", "bthd bth",
+      "scale=0.2 causal=1 dropout=0.25 key=9 block=130 micro_dim=0"),
     C("attention", "b1 t600 s600 h1 d8", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=3.0 causal=1"),
     C("attention", "b1 t40 s1100 h1 d8", "bthd bshd bshd t:p900 s:p0", "bthd bth", "scale=3.0 causal=0"),
     C("attention", "b2 t7 s7 h3 d5", "bthd/bhtd bshd+ bshd/hsbd t:p0? s:p0?", "bthd+ bth/bht",
@@ -350,6 +375,14 @@ const struct tn_bench_case tn_conform_cases[] = {
       "scale=0.2 causal=1"),
     C("attn_bwd", "b1 t200 s200 h2 d64", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
       "scale=0.125 causal=1"),
+    C("attn_bwd", "b2 t64 s64 h2 d32", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
+      "scale=0.18 causal=1"),
+    C("attn_bwd", "b1 t101 s101 h1 d33", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
+      "scale=0.18 causal=1", .accumulate = 7),
+    C("attn_bwd", "b1 t97 s97 h1 d80", "bthd+ bshd+ bshd+ t:p0? s:p0? bth bth bthd+", "bthd+ bshd+ bshd+",
+      "scale=-0.2 causal=1"),
+    C("attn_bwd", "b1 t130 s130 h2 d32", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
+      "scale=0.2 causal=1 dropout=0.25 key=9 block=130 micro_dim=0"),
     C("attn_bwd", "b1 t600 s600 h1 d8", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
       "scale=0.4 causal=1"),
     C("attn_bwd", "b1 t40 s1100 h1 d8", "bthd bshd bshd t:p900 s:p0 bth bth bthd", "bthd bshd bshd",
@@ -399,6 +432,20 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("head_bwd", "b4 t33 v65 c64", "btc vc bt:i65 bt bt bt", "btc vc"),
     C("head_bwd", "b3 t200 v301 c48", "btc vc bt:i301 bt bt bt", "btc vc", .accumulate = 2),
     C("head_bwd", "b4 t300 v33 c8", "btc vc bt:i33 bt bt bt", "btc vc"),
+    C("head_train", "b3 t7 v17 c5", "btc vc bt:i17 bt bt", "bt bt btc vc"),
+    C("head_train", "b3 t7 v17 c5", "btc/tbc+ vc/cv+ bt:i17 bt+ bt/tb", "bt+ bt/tb btc+ vc/cv"),
+    C("head_train", "b3 t7 v17 c5", "btc+ vc+ bt:i17 bt+ bt", "bt+ bt btc+ vc+"),
+    C("head_train", "b3 t7 v17 c5", "btc vc bt:i17 bt bt", "bt bt btc vc", .accumulate = 8),
+    C("head_train", "b3 t7 v17 c5", "btc vc bt:i17 bt bt", "bt bt btc vc", .accumulate = 12),
+    C("head_train", "b3 t7 v9@4/17 c5", "btc vc bt:i17 bt bt", "bt bt btc vc"),
+    C("head_train", "b3 t7 v9~/17 c5", "btc vc bt:i17 bt bt", "bt bt btc vc"),
+    C("head_train", "b1 t1 v1 c1", "btc vc bt:i1 bt bt", "bt bt btc vc"),
+    C("head_train", "b4 t33 v65 c64", "btc vc bt:i65 bt bt", "bt bt btc vc"),
+    C("head_train", "b3 t200 v301 c48", "btc vc bt:i301 bt bt", "bt bt btc vc", .accumulate = 8),
+    C("head_train", "b4 t300 v33 c8", "btc vc bt:i33 bt bt", "bt bt btc vc"),
+    C("head_train", "b3 t7 v17 c5", "btc! vc bt:i17 bt bt", "bt bt btc vc"),
+    C("head_train", "b4 t33 v65 c64", "btc:h vc:h bt:i65 bt bt", "bt bt btc:h vc", .accumulate = 8),
+    C("head_train", "b3 t200 v301 c48", "btc:f vc bt:i301 bt bt", "bt bt btc:f vc"),
     /* --- numbers of two bytes: compute in fp32, one rounding at the end; sums into fp32 */
     C("einsum", "b2 t65 c130 o97", "btc:h oc:h", "bto:h"),
     C("einsum", "b2 t65 c130 o97", "btc:f oc:f", "bto:f"),

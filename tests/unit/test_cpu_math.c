@@ -7,9 +7,10 @@
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "../../plugins/cpu/gelu.h"
 #include "../../plugins/cpu/half.h"
-#include "../../plugins/cpu/vmath.h"
+#include "../../plugins/cpu/vexp.h"
 
 #define STEP 331u
 #define BOUND 2.0                                /* ulp */
@@ -67,6 +68,39 @@ static float my_erf(float x)
 {
     return tn_erf(x);
 }
+
+/* The exponential of a register has the bits of the one that is tested below; sums and maxima have all lanes; a square
+ * is turned over. */
+START_TEST(registers_compute_the_same)
+{
+    float x[TN_W * TN_W], y[TN_W * TN_W];
+
+    for (uint64_t u = 0; u <= UINT32_MAX - TN_W * 331; u += STEP * TN_W) {
+        for (uint32_t k = 0; k < TN_W; k++)
+            x[k] = from_bits((uint32_t)u + k * 331);
+        tn_store(y, tn_exp_vec(tn_load(x)));
+        for (uint32_t k = 0; k < TN_W; k++) {
+            float want = tn_exp(x[k]);
+            ck_assert_msg(!memcmp(&y[k], &want, 4) || (y[k] != y[k] && want != want), "exp(%a): %a in a register, else %a",
+                          (double)x[k], (double)y[k], (double)want);
+        }
+    }
+    for (int i = 0; i < TN_W * TN_W; i++)
+        x[i] = (float)(i * i % 37 - 18);
+    for (int i = 0; i < TN_W; i++) {
+        float sum = 0, max = -INFINITY;
+        for (int k = 0; k < TN_W; k++)
+            sum += x[i * TN_W + k], max = fmaxf(max, x[i * TN_W + k]);
+        ck_assert(tn_lanes_sum(tn_load(x + i * TN_W)) == sum);
+        ck_assert(tn_lanes_max(tn_load(x + i * TN_W)) == max);
+    }
+    memset(y, 0xff, sizeof y);
+    tn_transpose(x, TN_W, TN_W - 1, y, TN_W);
+    for (int i = 0; i < TN_W; i++)
+        for (int k = 0; k < TN_W; k++)
+            ck_assert(k < TN_W - 1 ? y[k * TN_W + i] == x[i * TN_W + k] : isnan(y[k * TN_W + i]));
+}
+END_TEST
 
 START_TEST(exp_within_two_ulp)
 {
@@ -214,6 +248,7 @@ int main(void)
     int failed;
 
     tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, registers_compute_the_same);
     tcase_add_test(tests, exp_within_two_ulp);
     tcase_add_test(tests, log_within_two_ulp);
     tcase_add_test(tests, tanh_within_two_ulp);
