@@ -213,11 +213,11 @@ static int prove(void)
         const char *optimizer;
         int element;
     } trial[] = {
-        {-1, 0, 0, 0, "adamw"},   {0, 5e-6, 0, 0, "adamw"}, {0, 7e-6, 0, 1, "adamw"},
-        {1, 5e-6, 0, 1, "adamw"}, {2, 3e-5, 0, 0, "adamw"}, {2, 6e-5, 0, 1, "adamw"},
-        {3, 4e-6, 0, 0, "adamw"}, {3, 8e-6, 0, 1, "adamw"}, {4, 8e-6, 0, 0, "adamw"},
-        {4, 2e-5, 0, 1, "adamw"}, {4, 2e-5, 0, 1, "sgd"},   {2, NAN, 0, 1, "adamw"},
-        {0, 0, 1, 1, "adamw"},    {3, 0, 1, 1, "adamw"},    {4, 0, 1, 1, "sgd"},
+        {-1, 0, 0, 0, "adamw", 0}, {0, 5e-6, 0, 0, "adamw", 0}, {0, 7e-6, 0, 1, "adamw", 0},
+        {1, 5e-6, 0, 1, "adamw", 0}, {2, 3e-5, 0, 0, "adamw", 0}, {2, 6e-5, 0, 1, "adamw", 0},
+        {3, 4e-6, 0, 0, "adamw", 0}, {3, 8e-6, 0, 1, "adamw", 0}, {4, 8e-6, 0, 0, "adamw", 0},
+        {4, 2e-5, 0, 1, "adamw", 0}, {4, 2e-5, 0, 1, "sgd", 0}, {2, NAN, 0, 1, "adamw", 0},
+        {0, 0, 1, 1, "adamw", 0}, {3, 0, 1, 1, "adamw", 0}, {4, 0, 1, 1, "sgd", 0},
         {1, 8e-6, 0, 0, "adamw", 1}, {1, 2e-5, 0, 1, "adamw", 1}, {1, 8e-6, 0, 1, "sgd", 1},
     };
     char dir[] = "/tmp/tenon-compare-XXXXXX", want[64], got[64];
