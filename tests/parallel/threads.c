@@ -470,7 +470,7 @@ static const char *const usual[] = {
     "pp=2 micro=1 layers=6 schedule=interleaved virtual=3", "pp=2 micro=3 layers=4 stages=1,3 drop=0.3 recompute=yes",
     "pp=2 micro=3 layers=5 model=odd schedule=afab", "pp=3 micro=4 layers=5 model=odd opt=sgd", "pp=4 micro=12", "pp=4 micro=6 layers=4 schedule=afab",
     "pp=4 micro=3 layers=4 drop=0.3", "pp=4 micro=3 layers=7 schedule=interleaved tied=no",
-    "pp=2 dp=2 micro=3", "pp=2 dp=2 zero=1 micro=3 drop=0.3", "pp=2 dp=2 zero=2 micro=3 opt=sgd", "pp=2 dp=2 zero=3 micro=3 layers=4 schedule=interleaved recompute=yes",
+    "pp=2 dp=2 micro=3", "pp=2 dp=2 micro=1", "pp=2 dp=2 micro=1 layers=4 schedule=interleaved opt=sgd", "pp=2 dp=2 zero=1 micro=3 drop=0.3", "pp=2 dp=2 zero=2 micro=3 opt=sgd", "pp=2 dp=2 zero=3 micro=3 layers=4 schedule=interleaved recompute=yes",
     "pp=2 tp=2 micro=3 schedule=afab", "pp=2 tp=2 sp=yes micro=6 opt=sgd", "pp=2 tp=3 sp=yes micro=3 layers=5 model=odd", "pp=2 cp=2 micro=3",
     "pp=2 cp=2 zigzag=no micro=6 layers=4 schedule=interleaved drop=0.3", "dp=2 tp=2 pp=2 micro=3", "dp=2 tp=2 pp=2 sp=yes zero=3 micro=2 drop=0.3 opt=sgd",
     "dp=2 pp=2 cp=2 zero=2 micro=2", "pp=2 micro=3 look=yes", "pp=2 micro=6 layers=4 schedule=interleaved look=yes", "pp=4 tp=2 sp=yes micro=3 look=yes kernels=cpu,ref",
