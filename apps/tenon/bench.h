@@ -8,6 +8,7 @@
 #define TENON_BENCH_H
 #include "options.h"
 #include "train/measure.h"
+#include "train/trace.h"
 
 struct tn_config;
 
@@ -19,7 +20,9 @@ struct bench {
     double start;                           /* tn_measure_now of the command's beginning */
     double configured, opened, initialized; /* seconds since then: plugins, plan and memory, weights */
     struct tn_measure steps;
-    int has_rates, has_nodes;
+    int has_rates, has_nodes, has_trace;
+    struct tn_trace_told trace;
+    uint64_t traced;                        /* the update, counted from 0 */
     struct tn_measure_product *product, square;
     uint32_t n_product, side;
     double memory_rate;           /* bytes a second */

@@ -79,6 +79,13 @@ static json_t *nodes(const struct bench *b)
     return a;
 }
 
+static json_t *trace(const struct tn_trace_told *t)
+{
+    return json_pack("{s:I s:f s:f s:f s:f s:f s:i}", "rank", (json_int_t)t->rank, "ms", t->sums.whole * 1e3, "compute_ms", t->sums.compute * 1e3,
+                     "communication_ms", t->sums.communication * 1e3, "exposed_ms", t->sums.exposed * 1e3, "wait_ms", t->sums.wait * 1e3,
+                     "collectives", (int)t->sums.flights);
+}
+
 static json_t *whole(const struct bench *b)
 {
     const struct tn_measure *m = &b->steps;
@@ -104,6 +111,8 @@ static json_t *whole(const struct bench *b)
         json_object_set_new(o, "nodes_ms", json_real(b->node_seconds * 1e3));
         json_object_set_new(o, "nodes", nodes(b));
     }
+    if (o && b->has_trace)
+        json_object_set_new(o, "trace", trace(&b->trace));
     return o;
 }
 

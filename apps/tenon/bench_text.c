@@ -126,6 +126,14 @@ static void print_products(const struct bench *b)
     }
 }
 
+static void print_trace(const struct bench *b)
+{
+    char line[400];
+
+    if (b->has_trace)
+        printf("%s\n", tn_trace_line(&b->trace, b->traced, line, sizeof line));
+}
+
 void bench_text(const struct bench *b)
 {
     print_first(b);
@@ -135,4 +143,5 @@ void bench_text(const struct bench *b)
     print_memory(b);
     print_nodes(b);
     print_products(b);
+    print_trace(b);
 }

@@ -71,6 +71,8 @@ static tn_status measure(struct bench *b, struct tn_measure_options o)
     if (options_given(b->options, "warmup"))
         o.warmup = (uint32_t)options_int(b->options, "warmup");
     s = tn_measure_steps(b->session, &o, b->arena, &b->steps);
+    if (!s && (b->has_trace = options_given(b->options, "trace")))
+        s = tn_measure_trace(b->session, options_text(b->options, "trace"), b->traced = o.warmup + o.steps, SEED, b->arena, &b->trace);
     if (!s && !options_given(b->options, "no-rates"))
         s = measure_rates(b);
     if (!s && options_given(b->options, "ops"))
@@ -143,6 +145,8 @@ static tn_status check(const struct options *o)
     if (options_given(o, "vs") && (options_given(o, "ops")))
         return tn_error(TN_ERR_CONFIG,
                         "bench: --vs compares whole updates, and --ops looks into one: give one of them");
+    if (options_given(o, "vs") && options_given(o, "trace"))
+        return tn_error(TN_ERR_CONFIG, "bench: --vs compares whole updates, and --trace looks into one: give one of them");
     if (options_given(o, "ops") && options_given(o, "no-rates"))
         return tn_error(TN_ERR_CONFIG,
                         "bench: --ops holds launches against the rates that --no-rates leaves out");
@@ -186,6 +190,9 @@ static const struct option options[] = {
     {.name = "json", .help = "Print one JSON object"},
     {.name = "ops", .help = "Time every launch, and hold it against what the machine could do, worst first"},
     {.name = "no-rates", .help = "Leave out the rates of products and of memory"},
+    {.name = "trace",
+     .value = "FOLDER",
+     .help = "Trace one more update: FOLDER/trace-rank-N.json of each process, for chrome://tracing or Perfetto"},
     {.name = "vs",
      .value = "COMMAND",
      .help = "Run this shell command and this benchmark in turn, and print the ratio of their tokens a "
@@ -211,7 +218,7 @@ static const struct option options[] = {
 const struct command bench_command = {
     .name = "bench",
     .help = "Measures how fast a model trains here: tokens a second, share of the machine's peak, memory",
-    .usage = "[CFG | --workload NAME] [section.key=value ...] [--steps N] [--ops] [--json] [--vs COMMAND]",
+    .usage = "[CFG | --workload NAME] [section.key=value ...] [--steps N] [--ops] [--trace FOLDER] [--json] [--vs COMMAND]",
     .detail =
         "Trains on random tokens and keeps nothing; no data are needed where model.vocab_size is set. Times "
         "are medians. The peak is what the same kernel plugins reach in the same run: on matrix products of "

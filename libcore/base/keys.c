@@ -87,6 +87,8 @@ const struct tn_key tn_keys[] = {
      .help = "Whether activations inside a block are computed again in the backward pass instead of kept"},
     {SECTION("train", "nonfinite"), CHOICE("stop|skip|ignore"), .preset = "stop",
      .help = "What follows a loss or gradient norm that is not finite; skip leaves out the update"},
+    {SECTION("train", "trace"), INT(0, MOST_STEPS), .unit = "updates", .preset = "0",
+     .help = "The update, counted from 1, of which each process writes trace-rank-N.json into the run directory; 0: none"},
 
     /* --- data */
     {SECTION("data", "dir"), TEXT("a folder"), .otherwise = "no data",

@@ -14,7 +14,7 @@ static const char *const not_the_model[] = {"model.dropout", "model.init_std", N
 static const char *const of_no_matter[] = {
     "train.steps",       "train.eval_interval", "train.eval_batches", "train.log_interval",
     "train.micro_batch", "train.nonfinite",     "data.dir",           "checkpoint.",
-    "plugins.",          "parallel.",           "train.recompute",    "backend.device",
+    "plugins.",          "parallel.",           "train.recompute",    "train.trace", "backend.device",
     "backend.kernels",   "backend.comm",        "backend.bootstrap",  "backend.threads",
     "backend.timeout",   NULL};
 

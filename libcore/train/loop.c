@@ -8,6 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/signals.h"
+#include "train/trace.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -198,6 +199,21 @@ static tn_status judge(struct train *t, struct tn_session_result *r)
     return TN_OK;
 }
 
+/* One of all updates may be looked at closely. */
+static tn_status work(struct train *t, double lr, struct tn_session_result *r)
+{
+    struct tn_trace_told told;
+    char line[400];
+    tn_status status;
+
+    if (t->step + 1 != t->trace)
+        return tn_session_update(t->session, (uint64_t)t->step, t->tokens, t->targets, lr, r);
+    status = tn_trace_update(t->session, t->dir, (uint64_t)t->step, t->tokens, t->targets, lr, r, &told);
+    if (!status)
+        tn_progress_say(&t->progress, "%s", tn_trace_line(&told, (uint64_t)t->step, line, sizeof line));
+    return status;
+}
+
 static tn_status update(struct train *t, struct tn_progress_update *u, int *skipped)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
@@ -207,7 +223,7 @@ static tn_status update(struct train *t, struct tn_progress_update *u, int *skip
 
     u->lr = tn_schedule_lr(&t->schedule, t->step);
     tn_sampler_fill(&t->sampler, (uint64_t)t->step, 0, (uint64_t)shape->global_batch, t->tokens, t->targets);
-    status = tn_session_update(t->session, (uint64_t)t->step, t->tokens, t->targets, u->lr, &r);
+    status = work(t, u->lr, &r);
     if (status == TN_OK)
         status = judge(t, &r);
     if (status < 0)

@@ -26,6 +26,7 @@ struct train {
     const char *dir;
     int32_t *tokens, *targets;                   /* [global_batch, seq_len] */
     int64_t step, steps;                         /* completed updates; of the whole run */
+    int64_t trace;                               /* the update that is traced, counted from 1; 0: none */
     int64_t saved;                               /* step of the newest checkpoint on the disk, -1: none */
     int done;                                    /* nothing is left to do */
     int metrics_lost;                            /* said already */

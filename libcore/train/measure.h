@@ -52,6 +52,11 @@ struct tn_measure {
 tn_status tn_measure_steps(struct tn_session *s, const struct tn_measure_options *o, struct tn_arena *arena,
                            struct tn_measure *out);
 
+/* One more update, traced: train/trace.h. */
+struct tn_trace_told;
+tn_status tn_measure_trace(struct tn_session *s, const char *folder, uint64_t step, uint64_t seed, struct tn_arena *arena,
+                           struct tn_trace_told *told);
+
 /* --- launches */
 
 /* Rows of the plan that do the same: operation, role, list, kernel, shapes. */

@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "base/status.h"
 #include "train/measure_own.h"
+#include "train/trace.h"
 
 #define STREAM 0x6d656173u /* of the generator: no parameter's */
 
@@ -73,4 +74,16 @@ tn_status tn_feed_step(struct tn_feed *f, struct tn_session_times *times, struct
             (unsigned long long)f->step, result->loss, result->gnorm, tn_session_nonfinite(f->session));
     f->step++;
     return s;
+}
+
+tn_status tn_measure_trace(struct tn_session *s, const char *folder, uint64_t step, uint64_t seed, struct tn_arena *arena,
+                           struct tn_trace_told *told)
+{
+    struct tn_session_result result;
+    struct tn_feed f;
+
+    tn_feed_new(&f, s, seed, arena);
+    f.step = step;
+    draw(&f);
+    return tn_trace_update(s, folder, step, f.tokens, f.targets, 1e-4, &result, told);
 }

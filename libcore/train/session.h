@@ -122,6 +122,12 @@ struct tn_session_times {
 };
 tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                   struct tn_session_times *times, struct tn_session_result *out);
+/* The same with a note of every launch, wait and collective (run/trace.h), in a trace for one update that _trace makes. */
+struct tn_trace;
+struct tn_arena;
+struct tn_trace *tn_session_trace(const struct tn_session *s, struct tn_arena *arena);
+tn_status tn_session_update_traced(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                   struct tn_trace *trace, struct tn_session_result *out);
 /* Under backend.dtype = fp16 the loss is scaled by a power of two, so that small gradients do not vanish: 65536 at first,
  * halved when the gradient norm is not finite, doubled after 2000 updates without that. All ranks see the same norm, so
  * all do the same. What the next update will use, and the updates since the scale last changed; 0: there is no scale.

@@ -5,6 +5,7 @@
 #include "base/debug.h"
 #include "base/status.h"
 #include "graph/op.h"
+#include "run/trace.h"
 
 #define SCALE_MOST 0x1p40
 #define SCALE_PATIENCE 2000                      /* updates until it is doubled */
@@ -109,20 +110,35 @@ static tn_status feed_update(struct tn_session *s, uint64_t step, const int32_t 
     return status;
 }
 
-/* times NULL: nobody asks. */
+/* Who asks, or NULL: at most one of them. */
+struct watch {
+    struct tn_session_times *times;
+    struct tn_trace *trace;
+};
+
+static tn_status compute(struct tn_run *run, const struct watch *w)
+{
+    return w->trace ? tn_run_compute_traced(run, w->trace) : w->times ? tn_run_compute_timed(run, &w->times->run) : tn_run_compute(run);
+}
+
+static tn_status apply(struct tn_run *run, const struct watch *w)
+{
+    return w->trace ? tn_run_update_traced(run, w->trace) : w->times ? tn_run_update_timed(run, &w->times->run) : tn_run_update(run);
+}
+
 static tn_status update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
-                        struct tn_session_times *times, struct tn_session_result *out)
+                        struct watch w, struct tn_session_result *out)
 {
     struct part *part = &s->part[TRAIN];
     uint64_t before = tn_debug_allocations();
-    double start = times ? now() : 0;
+    double start = w.times ? now() : 0;
     tn_status status = feed_update(s, step, tokens, targets, lr);
 
     *out = (struct tn_session_result){.scale = s->scale};
-    if (times)
-        times->feed += now() - start;
+    if (w.times)
+        w.times->feed += now() - start;
     if (!status)
-        status = times ? tn_run_compute_timed(part->run, &times->run) : tn_run_compute(part->run);
+        status = compute(part->run, &w);
     if (!status)
         status = read_scalar(part, part->loss, &out->loss);
     if (!status)
@@ -134,25 +150,46 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
     settle_scale(s, out);
     s->changed = 1;
     if (!out->skipped)
-        status = times ? tn_run_update_timed(part->run, &times->run) : tn_run_update(part->run);
+        status = apply(part->run, &w);
     if (!s->collectives.compare)
         tn_debug_no_allocation_since(before, "an update");
     return status;
 }
 
+/* And in debug mode the replicas are compared. */
+static tn_status update_checked(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                struct watch w, struct tn_session_result *out)
+{
+    tn_status status = update(s, step, tokens, targets, lr, w, out);
+
+    return status || !s->collectives.compare ? status : tn_session_replicas(s);
+}
+
 tn_status tn_session_update(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                             struct tn_session_result *out)
 {
-    tn_status status = update(s, step, tokens, targets, lr, NULL, out);
-
-    return status || !s->collectives.compare ? status : tn_session_replicas(s);
+    return update_checked(s, step, tokens, targets, lr, (struct watch){0}, out);
 }
 
 tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                   struct tn_session_times *times, struct tn_session_result *out)
 {
-    tn_status status = update(s, step, tokens, targets, lr, times, out);
+    return update_checked(s, step, tokens, targets, lr, (struct watch){.times = times}, out);
+}
 
+struct tn_trace *tn_session_trace(const struct tn_session *s, struct tn_arena *arena)
+{
+    return tn_trace_new(s->part[TRAIN].run, arena);
+}
+
+tn_status tn_session_update_traced(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                   struct tn_trace *trace, struct tn_session_result *out)
+{
+    tn_status status;
+
+    trace->begin = now();
+    status = update(s, step, tokens, targets, lr, (struct watch){.trace = trace}, out);
+    trace->end = now();
     return status || !s->collectives.compare ? status : tn_session_replicas(s);
 }
 

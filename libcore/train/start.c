@@ -32,6 +32,8 @@ static void check_config(struct tn_config *c)
         tn_config_problem(c, "data.dir", "name a folder made by tenon prepare");
     if (!tn_run_folder(c))
         tn_config_problem(c, "checkpoint.dir", "name a folder for the run");
+    if (tn_config_int(c, "train.trace") > tn_config_int(c, "train.steps"))
+        tn_config_problem(c, "train.trace", "there is no such update: train.steps = %lld", (long long)tn_config_int(c, "train.steps"));
     tn_schedule_check(c);
 }
 
@@ -177,6 +179,8 @@ static void say_where(struct train *t, const struct tn_resume *from, const struc
     if (!k)
         return;
     tn_progress_say(&t->progress, "going on from %s", from->path);
+    if (t->trace && t->trace <= from->step)
+        tn_progress_say(&t->progress, "train.trace = %lld: that update is over, none is traced", (long long)t->trace);
     if (*tn_checkpoint_changes(k, t->c, changes, sizeof changes))
         tn_progress_say(&t->progress, "changed since then: %s", changes);
 }
@@ -301,6 +305,7 @@ tn_status train_start(struct tn_config *c, struct train *t)
         return status;
     t->dir = tn_run_folder(c);
     t->steps = tn_config_int(c, "train.steps");
+    t->trace = tn_config_int(c, "train.trace");
     tn_schedule_read(c, &t->schedule);
     t->lead = tn_session_shape(t->session)->rank == 0;
     tn_progress_start(t->lead ? stdout : NULL, t->steps, tn_config_int(c, "train.log_interval"),

@@ -133,7 +133,19 @@ expect_err 'was not done after 3 s \(--limit\) and was ended$'
 sleep 4
 expect_no_file late                                               # its children ended too
 
+case_ "a trace"
+run "$TENON" bench $small --steps 1 --no-rates --trace seen
+expect_rc 0
+expect_out '^trace of update 4, rank 0 computed longest: [0-9.e-]+ s, of them compute [0-9.e-]+ s$'
+expect grep -q '"traceEvents":\[{"name":"update 4"' seen/trace-rank-0.json
+run "$TENON" bench $small --steps 1 --no-rates --trace seen --json
+expect_rc 0
+parses
+
 case_ "mistakes"
+run "$TENON" bench --workload W1 --vs true --trace seen
+expect_rc 2
+expect_err '--vs compares whole updates, and --trace looks into one'
 run "$TENON" bench
 expect_rc 2
 expect_err 'Give a configuration, or --workload'
