@@ -49,7 +49,7 @@ TN_DEVICE void add_place(const embed &k, uint32_t place, uint32_t c0, float *sum
     }
 }
 
-TN_KERNEL(THREADS) add_rows(TN_PARAM(embed) k)
+TN_KERNEL(THREADS, 3) add_rows(TN_PARAM(embed) k)
 {
     TN_SHARED(int32_t, id, THREADS);
     const uint32_t row = blockIdx.x * WARPS + threadIdx.x / 32, c0 = blockIdx.y * SPAN, places = k.index.row.total;

@@ -9,7 +9,7 @@
 #define THREADS (32 * WARPS)
 #define MOST_PARTS 128
 
-struct norm {
+struct norm_plan {
     struct tn_cuda_view x, dy, w, b, mean, rstd, y; /* w, b: no rows; mean, rstd: no columns */
     uint32_t has_b, rows, width;
     float eps;
@@ -42,7 +42,7 @@ TN_DEVICE float row_squares(const tn_cuda_view &x, int64_t row, float mean)
     return tn_warp_sum(sum);
 }
 
-TN_KERNEL(THREADS) layernorm(TN_PARAM(norm) k)
+TN_KERNEL(THREADS) layernorm(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), y = tn_axis_at(k.y.row, r);
@@ -65,7 +65,7 @@ TN_KERNEL(THREADS) layernorm(TN_PARAM(norm) k)
 }
 
 /* dx = rstd * (d - mean(d) - hat * mean(d * hat)), where d = dy * w and hat = (x - mean) * rstd */
-TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm) k)
+TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), dy = tn_axis_at(k.dy.row, r), dx = tn_axis_at(k.y.row, r);
@@ -94,7 +94,7 @@ TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm) k)
 }
 
 /* 32 columns of a part of the rows: lanes along the columns, warps along the rows. */
-TN_KERNEL(THREADS) ln_dw_part(TN_PARAM(norm) k)
+TN_KERNEL(THREADS) ln_dw_part(TN_PARAM(norm_plan) k)
 {
     TN_SHARED(float, part, THREADS);
     const uint32_t c = blockIdx.x * 32 + threadIdx.x % 32, first = blockIdx.y * k.per_part;
@@ -117,7 +117,7 @@ TN_KERNEL(THREADS) ln_dw_part(TN_PARAM(norm) k)
     k.partial[(int64_t)blockIdx.y * k.width + c] = sum;
 }
 
-TN_KERNEL(THREADS) ln_dw_add(TN_PARAM(norm) k)
+TN_KERNEL(THREADS) ln_dw_add(TN_PARAM(norm_plan) k)
 {
     for (uint32_t c = blockIdx.x * THREADS + threadIdx.x; c < k.width; c += gridDim.x * THREADS) {
         float sum = 0;
@@ -129,9 +129,9 @@ TN_KERNEL(THREADS) ln_dw_add(TN_PARAM(norm) k)
 }
 
 /* --- host */
-static struct norm bound(const void *state, const struct tn_launch *l)
+static struct norm_plan bound(const void *state, const struct tn_launch *l)
 {
-    struct norm k = *(const struct norm *)state;
+    struct norm_plan k = *(const struct norm_plan *)state;
 
     tn_cuda_view_bind(&k.x, l), tn_cuda_view_bind(&k.dy, l), tn_cuda_view_bind(&k.w, l);
     tn_cuda_view_bind(&k.b, l), tn_cuda_view_bind(&k.mean, l), tn_cuda_view_bind(&k.rstd, l);
@@ -142,21 +142,21 @@ static struct norm bound(const void *state, const struct tn_launch *l)
 
 static tn_status launch_forward(void *state, const struct tn_launch *l)
 {
-    const struct norm k = bound(state, l);
+    const struct norm_plan k = bound(state, l);
 
     return k.rows ? TN_LAUNCH(layernorm, tn_grid(TN_CUDA_PARTS(k.rows, WARPS)), THREADS, l->queue, k) : TN_OK;
 }
 
 static tn_status launch_dx(void *state, const struct tn_launch *l)
 {
-    const struct norm k = bound(state, l);
+    const struct norm_plan k = bound(state, l);
 
     return k.rows ? TN_LAUNCH(ln_dx, tn_grid(TN_CUDA_PARTS(k.rows, WARPS)), THREADS, l->queue, k) : TN_OK;
 }
 
 static tn_status launch_dw(void *state, const struct tn_launch *l)
 {
-    const struct norm k = bound(state, l);
+    const struct norm_plan k = bound(state, l);
     tn_status s = TN_OK;
 
     if (k.parts)
@@ -174,7 +174,7 @@ static int has_width(const struct tn_problem *p)
 extern "C" tn_status tn_cuda_prepare_layernorm(const struct tn_problem *p, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1, n = p->n_in;
-    struct norm k = {};
+    struct norm_plan k = {};
 
     if (!has_width(p) || !tn_cuda_view_load(&k.x, p, 0, split) || !tn_cuda_view_load(&k.w, p, 1, 0) ||
         (n > 2 && !tn_cuda_view_load(&k.b, p, 2, 0)) || !tn_cuda_view_load(&k.y, p, n, split) ||
@@ -189,7 +189,7 @@ extern "C" tn_status tn_cuda_prepare_layernorm(const struct tn_problem *p, struc
 extern "C" tn_status tn_cuda_prepare_ln_dx(const struct tn_problem *p, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1;
-    struct norm k = {};
+    struct norm_plan k = {};
 
     if (!has_width(p) || !tn_cuda_view_load(&k.dy, p, 0, split) || !tn_cuda_view_load(&k.x, p, 1, split) ||
         !tn_cuda_view_load(&k.w, p, 2, 0) || !tn_cuda_view_load(&k.mean, p, 3, split) ||
@@ -203,7 +203,7 @@ extern "C" tn_status tn_cuda_prepare_ln_dx(const struct tn_problem *p, struct tn
 extern "C" tn_status tn_cuda_prepare_ln_dw(const struct tn_problem *p, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1;
-    struct norm k = {};
+    struct norm_plan k = {};
     tn_status s;
 
     if (!has_width(p) || !tn_cuda_view_load(&k.dy, p, 0, split) || !tn_cuda_view_load(&k.x, p, 1, split) ||

@@ -140,29 +140,74 @@ static inline uint32_t __float_as_uint(float f)
     return bits;
 }
 
-/* --- shared memory: n elements, each with who touched it last. */
+/* --- shared memory: n elements, each with who wrote it last and who has read it since the last barrier.
+ *
+ * A stamp is epoch << 32 | step of the warp << 16 | linear number of the thread << 2 | kind; the kind of a read
+ * stamp: 1 by one thread, 2 by several of one warp, 3 by several warps. What happened in an earlier epoch is
+ * ordered before now, in the same one only what this thread did, or this warp before its last __syncwarp. */
+extern uint32_t emu_block_epoch;                 /* first epoch of this block */
+
+static inline uint64_t emu_stamp(uint32_t kind)
+{
+    return (uint64_t)emu_epoch << 32 | (emu_step[emu_self->warp] & 0xffff) << 16 | emu_self->linear << 2 | kind;
+}
+
+static inline uint32_t emu_who(uint64_t stamp)
+{
+    return (uint32_t)stamp >> 2 & 0x3fff;
+}
+
+static inline bool emu_ordered(uint64_t stamp)
+{
+    const uint32_t who = emu_who(stamp);
+
+    return stamp >> 32 != emu_epoch || who == emu_self->linear ||
+           (who / 32 == emu_self->warp && ((uint32_t)stamp >> 16) != (emu_step[emu_self->warp] & 0xffff));
+}
+
 template <class T, int N> class emu_shared {
     struct cell {
         T value;
-        uint32_t wrote, wrote_step, read, read_step; /* epochs; 0: never */
-        uint32_t block;                          /* first epoch of the block that wrote it */
-        uint16_t writer, reader;                 /* linear numbers of threads */
-        uint8_t readers;                         /* 1: one thread, 2: of one warp, 3: several warps */
+        uint64_t wrote, read;
     };
     cell cells[N];
     const char *name;
 
-    /* Is what thread `who` did at that epoch and step ordered before now? */
-    static bool ordered(uint32_t epoch, uint32_t step, uint32_t who)
-    {
-        return epoch != emu_epoch || who == emu_self->linear ||
-               (who / 32 == emu_self->warp && step != emu_step[emu_self->warp]);
-    }
     cell &at(int64_t i)
     {
-        if (i < 0 || i >= N)
+        if ((uint64_t)i >= N)
             emu_die("shared %s[%lld] of %d elements", name, (long long)i, N);
         return cells[i];
+    }
+    __attribute__((noinline)) void check_read(int64_t i)
+    {
+        cell &c = cells[i];
+
+        if (c.wrote >> 32 < emu_block_epoch)
+            emu_die("shared %s[%lld] is read and was not written in this block", name, (long long)i);
+        if (!emu_ordered(c.wrote))
+            emu_die("shared %s[%lld]: written by thread %u, read by thread %u, no barrier between", name,
+                    (long long)i, emu_who(c.wrote), emu_self->linear);
+        if (c.read >> 32 != emu_epoch)
+            c.read = emu_stamp(1);
+        else if ((c.read & 3) < 3 && emu_who(c.read) != emu_self->linear)
+            c.read = emu_stamp(emu_who(c.read) / 32 == emu_self->warp ? 2 : 3);
+    }
+    void check_write(int64_t i)
+    {
+        cell &c = cells[i];
+        const uint32_t kind = c.read & 3;
+
+        if (c.wrote >> 32 >= emu_block_epoch && !emu_ordered(c.wrote))
+            emu_die("shared %s[%lld]: written by threads %u and %u, no barrier between", name, (long long)i,
+                    emu_who(c.wrote), emu_self->linear);
+        if (c.read >> 32 != emu_epoch || (kind == 1 && emu_ordered(c.read)))
+            return;
+        if (kind == 2 && emu_who(c.read) / 32 == emu_self->warp &&
+            ((uint32_t)c.read >> 16) != (emu_step[emu_self->warp] & 0xffff))
+            return;
+        emu_die("shared %s[%lld]: read by thread %u%s, written by thread %u, no barrier between", name,
+                (long long)i, emu_who(c.read), kind > 1 ? " and others" : "", emu_self->linear);
     }
 
 public:
@@ -170,38 +215,19 @@ public:
 
     T read(int64_t i)
     {
-        extern uint32_t emu_block_epoch;
         cell &c = at(i);
+        const uint32_t wrote = (uint32_t)(c.wrote >> 32);
 
-        if (c.block != emu_block_epoch)
-            emu_die("shared %s[%lld] is read and was not written in this block", name, (long long)i);
-        if (!ordered(c.wrote, c.wrote_step, c.writer))
-            emu_die("shared %s[%lld]: written by thread %u, read by thread %u, no barrier between", name,
-                    (long long)i, c.writer, emu_self->linear);
-        if (c.read != emu_epoch)
-            c.readers = 1, c.reader = (uint16_t)emu_self->linear;
-        else if (c.readers < 3 && c.reader != emu_self->linear)
-            c.readers = c.reader / 32 == emu_self->warp ? 2 : 3;
-        c.read = emu_epoch, c.read_step = emu_step[emu_self->warp];
+        if (wrote < emu_block_epoch || wrote == emu_epoch || c.read >> 32 != emu_epoch || (c.read & 3) < 3)
+            check_read(i);
         return c.value;
     }
     void write(int64_t i, const T &value)
     {
-        extern uint32_t emu_block_epoch;
         cell &c = at(i);
 
-        if (c.block == emu_block_epoch && !ordered(c.wrote, c.wrote_step, c.writer))
-            emu_die("shared %s[%lld]: written by threads %u and %u, no barrier between", name, (long long)i,
-                    c.writer, emu_self->linear);
-        if (c.block == emu_block_epoch && c.read == emu_epoch &&
-            (c.readers == 3 || (c.readers == 2 && c.reader / 32 != emu_self->warp) ||
-             (c.readers == 2 && c.read_step == emu_step[emu_self->warp]) ||
-             (c.readers == 1 && !ordered(c.read, c.read_step, c.reader))))
-            emu_die("shared %s[%lld]: read by thread %u, written by thread %u, no barrier between", name,
-                    (long long)i, c.reader, emu_self->linear);
-        c.value = value;
-        c.wrote = emu_epoch, c.wrote_step = emu_step[emu_self->warp], c.writer = (uint16_t)emu_self->linear;
-        c.block = emu_block_epoch;
+        check_write(i);
+        c.value = value, c.wrote = emu_stamp(0);
     }
 
     struct element {
