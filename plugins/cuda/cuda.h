@@ -32,26 +32,29 @@ tn_status tn_cuda_keep(struct tn_kernel *out, const void *plan, size_t size,
 void *tn_cuda_stream(struct tn_queue *q);
 tn_status tn_cuda_launched(const char *kernel);
 
-/* --- matrix products by a library, if there is one. c [m,n] = a [m,k] · b [k,n] + beta·c, row-major; at, bt:
+/* --- matrix products by a library, if there is one. c [m,n] = a [m,k] · b [k,n] + beta·add, row-major; at, bt:
  * stored transposed; batch of them at fixed distances. Sizes and distances in elements. */
 struct tn_cuda_matmul {
     int64_t batch, m, n, k, lda, ldb, ldc, step_a, step_b, step_c;
     uint32_t at, bt;
-    uint32_t dtype, dtype_c;                     /* of a and b, of c: TN_F32, TN_BF16, TN_F16 */
-    uint32_t epilogue, aux;                      /* TN_CUDA_EPI_*; aux: the dtype of bias and aux */
-    int64_t ld_aux;
-    float beta;
+    uint32_t dtype, dtype_c;                     /* of a and b; of c, add and aux */
+    uint32_t epilogue, dtype_bias;               /* TN_CUDA_EPI_* */
+    float beta;                                  /* 0 or 1; add has the strides of c, and may be c */
+    uint32_t reserved0;
 };
 #define TN_CUDA_EPI_NONE 0u
 #define TN_CUDA_EPI_BIAS 1u                      /* + bias [n] */
-#define TN_CUDA_EPI_GELU_AUX 2u                  /* c = gelu_tanh(v), aux [m,n] = v */
+#define TN_CUDA_EPI_GELU_AUX 2u                  /* c = gelu_tanh(v), aux = v; aux has the strides of c */
 #define TN_CUDA_EPI_BIAS_GELU_AUX 3u             /* v = product + bias */
 #define TN_CUDA_EPI_DGELU 4u                     /* c = product · gelu_tanh'(aux) */
+struct tn_cuda_pointers {
+    const void *a, *b, *add, *bias;
+    void *c, *aux;
+};
 struct tn_cuda_blas {
     /* TN_DECLINED if the library has nothing for it. *workspace: bytes that run wants. Main thread. */
     tn_status (*plan)(const struct tn_cuda_matmul *m, void **out, uint64_t *workspace);
-    tn_status (*run)(void *plan, const void *a, const void *b, void *c, const void *bias, void *aux,
-                     void *workspace, struct tn_queue *q);
+    tn_status (*run)(void *plan, const struct tn_cuda_pointers *at, void *workspace, struct tn_queue *q);
     void (*release)(void *plan);
 };
 /* NULL: the own kernel does it. Set before the first prepare. */

@@ -165,6 +165,22 @@ static void split(const struct tn_problem *p, uint32_t n_turn, struct tn_loop *l
     e->n_in = p->n_in - 1, e->in = in_e, e->loop = loop_e, e->n_loop = outer, e->n_reduced = 0;
 }
 
+static tn_status launch_in_one(void *state, const struct tn_launch *l)
+{
+    return tn_cuda_product_run_fused(&((const struct einsum *)state)->product, l);
+}
+
+/* By the library, program and all. */
+static tn_status in_one(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct einsum k;
+    tn_status s = tn_cuda_product_fuse(p, &k.product);
+
+    if (!s && !(s = tn_cuda_keep(out, &k, sizeof k, launch_in_one)))
+        out->release = release_product, out->workspace = k.product.workspace;
+    return s;
+}
+
 static tn_status with_program(const struct tn_problem *p, struct tn_kernel *out)
 {
     const uint32_t outer = p->n_loop - p->n_reduced;
@@ -177,6 +193,8 @@ static tn_status with_program(const struct tn_problem *p, struct tn_kernel *out)
 
     if (p->n_loop > 2 * TN_MAX_RANK + 1 || p->n_in + p->n_out > TN_MAX_OPERANDS)
         return TN_DECLINED;
+    if ((s = in_one(p, out)) != TN_DECLINED)
+        return s;
     k.turns = turns(p, outer);
     for (uint32_t o = 0; k.turns > 1 && o < p->n_in + p->n_out; o++)
         k.step[o] = p->loop[0].size / k.turns * p->loop[0].stride[o] *

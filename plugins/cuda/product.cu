@@ -35,7 +35,7 @@ template <int EACH> TN_DEVICE uint32_t tile_row(uint32_t along_k, uint32_t i)
 }
 
 /* A thread has EM by EN results, SIDE apart. */
-template <int EM, int EN> TN_KERNEL(THREADS) multiply(TN_PARAM(tn_cuda_gemm) g)
+template <int EM, int EN> TN_KERNEL(THREADS, 2) multiply(TN_PARAM(tn_cuda_gemm) g)
 {
     TN_SHARED(float, a, SIDE *(EM * SIDE + 1));
     TN_SHARED(float, b, SIDE *(EN * SIDE + 1));
@@ -157,7 +157,8 @@ static int64_t step(const struct tn_cuda_axis3 *axis, uint32_t op)
     return axis->n ? axis->stride[axis->n - 1][op] : INT64_MAX;
 }
 
-static int load(struct tn_cuda_gemm *g, const struct tn_problem *p)
+/* y: the operand that receives the product */
+static int load(struct tn_cuda_gemm *g, const struct tn_problem *p, uint32_t y)
 {
     const uint32_t outer = p->n_loop - p->n_reduced;
     int64_t total;
@@ -169,7 +170,7 @@ static int load(struct tn_cuda_gemm *g, const struct tn_problem *p)
                                      : l->stride[1] && !l->stride[0] ? &g->n
                                                                      : &g->batch;
 
-        if (l->size != 1 && !put(axis, l, p->n_in))
+        if (l->size != 1 && !put(axis, l, y))
             return 0;
     }
     if (!settle(&g->m, 2) || !settle(&g->n, 2) || !settle(&g->k, 0) || !settle(&g->batch, 2))
@@ -180,7 +181,7 @@ static int load(struct tn_cuda_gemm *g, const struct tn_problem *p)
     total = (int64_t)g->tiles_m * g->tiles_n * g->batch.total;
     g->total = (uint32_t)total;
     g->a_along_k = step(&g->k, 0) < step(&g->m, 0), g->b_along_k = step(&g->k, 1) < step(&g->n, 1);
-    g->dtype[0] = p->in[0].dtype, g->dtype[1] = p->in[1].dtype, g->dtype[2] = p->out[0].dtype;
+    g->dtype[0] = p->in[0].dtype, g->dtype[1] = p->in[1].dtype, g->dtype[2] = p->out[y - p->n_in].dtype;
     g->add = p->accumulate & 1;
     return total <= INT32_MAX;
 }
@@ -236,32 +237,60 @@ static void take_batch(const struct tn_cuda_gemm *g, uint32_t swapped, struct tn
     k->around.n--, k->around.total /= k->around.size[k->around.n];
 }
 
-static void ask_library(struct tn_cuda_product *k)
+/* What the library would have to do; 0: no matrix. */
+static int as_library(struct tn_cuda_product *k, struct tn_cuda_matmul *m)
 {
     const struct tn_cuda_gemm *g = &k->gemm;
-    struct tn_cuda_matmul m = {};
 
+    memset(m, 0, sizeof *m);
     if (!tn_cuda_blas || g->m.n > 1 || g->n.n > 1 || g->k.n > 1 || !g->total || !g->k.total ||
-        g->dtype[0] != g->dtype[1] || g->dtype[0] == TN_I32)
-        return;
-    if (!as_matmul(g, 0, &m)) {
+        g->dtype[0] != g->dtype[1] || g->dtype[0] == TN_I32 || g->dtype[2] == TN_I32)
+        return 0;
+    if (!as_matmul(g, 0, m)) {
         k->swapped = 1;
-        if (!as_matmul(g, 1, &m))
-            return;
+        if (!as_matmul(g, 1, m))
+            return 0;
     }
-    m.dtype = g->dtype[0], m.dtype_c = g->dtype[2], m.beta = g->add ? 1.0f : 0.0f;
-    take_batch(g, k->swapped, k, &m);
-    if (tn_cuda_blas->plan(&m, &k->plan, &k->workspace) != TN_OK)
-        k->plan = NULL, k->workspace = 0;
+    m->dtype = g->dtype[0], m->dtype_c = g->dtype[2], m->beta = g->add ? 1.0f : 0.0f;
+    take_batch(g, k->swapped, k, m);
+    return 1;
 }
 
 tn_status tn_cuda_product_make(const struct tn_problem *p, struct tn_cuda_product *out)
 {
+    struct tn_cuda_matmul m;
+
     memset(out, 0, sizeof *out);
-    if (!load(&out->gemm, p))
+    if (!load(&out->gemm, p, p->n_in))
         return TN_DECLINED;
-    ask_library(out);
+    if (as_library(out, &m) && tn_cuda_blas->plan(&m, &out->plan, &out->workspace) != TN_OK)
+        out->plan = NULL, out->workspace = 0;
     return TN_OK;
+}
+
+tn_status tn_cuda_product_fuse(const struct tn_problem *p, struct tn_cuda_product *out)
+{
+    struct tn_cuda_epilogue *e = &out->epilogue;
+    struct tn_cuda_matmul m;
+
+    memset(out, 0, sizeof *out);
+    if (!tn_cuda_blas || !tn_cuda_epilogue_find(p, e) || !load(&out->gemm, p, e->y) || !as_library(out, &m) ||
+        out->swapped || m.batch != 1 || out->around.total != 1)
+        return TN_DECLINED;
+    m.epilogue = e->kind, m.beta = e->add ? 1.0f : 0.0f;
+    m.dtype_bias = e->bias ? p->in[e->bias].dtype : 0;
+    return tn_cuda_blas->plan(&m, &out->plan, &out->workspace);
+}
+
+tn_status tn_cuda_product_run_fused(const struct tn_cuda_product *k, const struct tn_launch *l)
+{
+    const struct tn_cuda_epilogue *e = &k->epilogue;
+    struct tn_cuda_pointers at = {};
+
+    at.a = l->buffer[0], at.b = l->buffer[1], at.c = l->buffer[e->y];
+    at.add = e->add ? l->buffer[e->add] : at.c;
+    at.bias = e->bias ? l->buffer[e->bias] : NULL, at.aux = e->aux ? l->buffer[e->aux] : NULL;
+    return tn_cuda_blas->run(k->plan, &at, l->workspace, l->queue);
 }
 
 /* Offset in bytes of turn i of the loops around. */
@@ -284,9 +313,10 @@ tn_status tn_cuda_product_run(const struct tn_cuda_product *k, const char *x, co
         return TN_OK;
     for (uint32_t i = 0; k->plan && i < k->around.total && !s; i++) {
         const char *a = x + around_at(k, i, 0), *b = w + around_at(k, i, 1);
+        struct tn_cuda_pointers at = {};
 
-        s = tn_cuda_blas->run(k->plan, k->swapped ? b : a, k->swapped ? a : b, y + around_at(k, i, 2), NULL,
-                              NULL, workspace, q);
+        at.a = k->swapped ? b : a, at.b = k->swapped ? a : b, at.c = y + around_at(k, i, 2), at.add = at.c;
+        s = tn_cuda_blas->run(k->plan, &at, workspace, q);
     }
     if (k->plan)
         return s;

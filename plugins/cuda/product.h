@@ -2,6 +2,7 @@
  * own kernel for any strides. */
 #ifndef TENON_CUDA_PRODUCT_H
 #define TENON_CUDA_PRODUCT_H
+#include "epilogue.h"
 #include "nest.h"
 
 /* A dim of a matrix that is really several; strides of a, b, c. */
@@ -27,16 +28,20 @@ struct tn_cuda_product {
     void *plan;                                  /* the library's, or NULL */
     uint32_t swapped;                            /* the library's a is w */
     struct tn_cuda_axis3 around;                 /* loops around the library's product */
+    struct tn_cuda_epilogue epilogue;
     uint64_t workspace;
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* p: an einsum with two inputs; its program, if any, is not looked at. TN_DECLINED: loops that do not fit. */
+/* p: an einsum with two inputs and no program. TN_DECLINED: loops that do not fit. */
 tn_status tn_cuda_product_make(const struct tn_problem *p, struct tn_cuda_product *out);
 tn_status tn_cuda_product_run(const struct tn_cuda_product *k, const char *x, const char *w, char *y,
                               void *workspace, struct tn_queue *q);
+/* With a program that the library does in one: TN_DECLINED if it does not. */
+tn_status tn_cuda_product_fuse(const struct tn_problem *p, struct tn_cuda_product *out);
+tn_status tn_cuda_product_run_fused(const struct tn_cuda_product *k, const struct tn_launch *l);
 void tn_cuda_product_release(struct tn_cuda_product *k);
 #ifdef __cplusplus
 }
