@@ -18,19 +18,13 @@ static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
     return tn_cuda_prepare(p, out);
 }
 
-static struct tn_kernels kernels = {
+static const struct tn_kernels kernels = {
     .struct_size = sizeof kernels,
     .device = "cuda",
+    .ops = tn_cuda_ops,
     .probe = tn_cuda_probe,
     .prepare = prepare,
 };
 
-static tn_status start(void)
-{
-    kernels.ops = tn_cuda_ops;
-    return TN_OK;
-}
-
-TN_PLUGIN_("cuda", "1.0", "NVIDIA GPUs: device, and kernels of our own and of cuBLASLt",
-           TN_DEVICE_ID " " TN_KERNELS_ID, start, NULL, {TN_DEVICE_ID, &tn_cuda_device},
-           {TN_KERNELS_ID, &kernels});
+TN_PLUGIN2("cuda", "1.0", "NVIDIA GPUs: device, and kernels of our own and of cuBLASLt", TN_DEVICE_ID, &tn_cuda_device,
+           TN_KERNELS_ID, &kernels);

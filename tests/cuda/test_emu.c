@@ -9,6 +9,7 @@
 #include "conform.h"
 
 #define MOST_WORK 1700000                        /* turns of the innermost loop */
+#define MOST_ELEMENTS 500000                     /* of an operand */
 
 void tn_emu_seed(uint64_t seed);
 
@@ -29,10 +30,12 @@ static int64_t work(const struct tn_problem *p)
 
     for (uint32_t i = 0; i < p->n_loop; i++)
         n *= p->loop[i].size;
-    if (p->n_loop)
-        return n;
     for (uint32_t i = 0; i < p->n_in; i++)
         most = tn_count(&p->in[i]) > most ? tn_count(&p->in[i]) : most;
+    if (most > MOST_ELEMENTS)
+        return INT64_MAX;
+    if (p->n_loop)
+        return n;
     if (!strncmp(p->op, "head", 4))
         return tn_count(&p->in[0]) * p->in[1].size[0] * (p->n_in > 3 ? 4 : 1);
     if (!strncmp(p->op, "att", 3))
