@@ -19,7 +19,9 @@ TN_PLUGIN_SWITCH([cuda], [NVIDIA GPUs, device and kernels],
      done
      AS_IF([test -z "$NVCC" && test "x$with_cuda" = xauto], [AC_PATH_PROG([NVCC], [nvcc])])])
 AC_MSG_CHECKING([for the CUDA toolkit])
-AS_IF([test -z "$NVCC"], [tn_missing="there is no nvcc (CUDA toolkit 12.1 or newer; --with-cuda=DIR says where)"],
+AS_IF([test -z "$NVCC"], [AS_CASE([$with_cuda],
+     [yes|auto], [tn_missing="there is no nvcc (CUDA toolkit 12.1 or newer; --with-cuda=DIR says where)"],
+     [tn_missing="there is no $with_cuda/bin/nvcc (--with-cuda)"])],
     [tn_nvcc=`readlink -f "$(command -v $NVCC)"`
      CUDA_ROOT=`dirname "$(dirname "$tn_nvcc")"`
      for CUDA_LIBDIR in $CUDA_ROOT/lib64 $CUDA_ROOT/lib $CUDA_ROOT/targets/*/lib none; do

@@ -1,15 +1,14 @@
 /* cu.cuh - under every kernel: CUDA or its emulation, numbers of every dtype, offsets, sums over a warp.
  *
- * Kernels are written with the TN_ macros so that the host's compiler can take them too (tests/cuda/emu.h).
+ * Kernels are written with the TN_ macros so that the host's compiler can take them too: it is told to include
+ * tests/cuda/emu.h first, which has the same macros and what CUDA's headers declare.
  * Arithmetic is in fp32; dtypes are met only in tn_get and tn_put, whose switch is the same for all threads. */
 #ifndef TENON_CUDA_CU_CUH
 #define TENON_CUDA_CU_CUH
 #include <float.h>
 #include <math.h>
 #include "nest.h"
-#ifdef TN_CUDA_EMULATED
-#include "emu.h"
-#else
+#ifndef TN_CUDA_EMULATED
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
