@@ -44,6 +44,7 @@ void tn_bench_set_micro(struct tn_bench *b, uint32_t micro);
 void tn_bench_set_uniform(struct tn_bench *b, uint32_t i, double value);
 void tn_bench_set_key(struct tn_bench *b, uint64_t seed, uint32_t step);           /* dropout's uniform */
 
+int tn_bench_declines(const struct tn_bench *b, const struct tn_kernels *k);
 /* TN_OK, TN_DECLINED, or an error that tn_bench_error describes. */
 tn_status tn_bench_run(struct tn_bench *b, const struct tn_kernels *k);
 double tn_bench_result(const struct tn_bench *b, uint32_t output, int64_t element);

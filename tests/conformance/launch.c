@@ -114,6 +114,16 @@ static tn_status twice(struct tn_bench *b, const struct tn_kernel *k, const stru
     return s;
 }
 
+int tn_bench_declines(const struct tn_bench *b, const struct tn_kernels *k)
+{
+    struct tn_kernel kernel = {.struct_size = sizeof kernel};
+    const tn_status s = k->prepare(&b->p, &kernel);
+
+    if (s == TN_OK && kernel.release)
+        kernel.release(kernel.state);
+    return s == TN_DECLINED;
+}
+
 tn_status tn_bench_run(struct tn_bench *b, const struct tn_kernels *k)
 {
     struct tn_kernel kernel = {.struct_size = sizeof kernel};

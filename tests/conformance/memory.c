@@ -40,14 +40,17 @@ size_t tn_number_width(uint32_t dtype)
     return dtype == TN_BF16 || dtype == TN_F16 ? 2 : 4;
 }
 
+/* By its bits, for it is asked for often: those of a double with another bias. */
 static double half_value(uint16_t h)
 {
-    const int e = h >> 10 & 31, fraction = h & 1023;
-    const double v = e == 31 ? fraction ? NAN : INFINITY
-                     : e     ? ldexp(1024 + fraction, e - 25)
-                             : ldexp(fraction, -24);
+    const uint64_t e = h >> 10 & 31, fraction = h & 1023, sign = (uint64_t)(h >> 15) << 63;
+    const uint64_t bits = sign | (e == 31 ? 2047 : e + 1023 - 15) << 52 | fraction << 42;
+    double v;
 
-    return h & 0x8000 ? -v : v;
+    if (e == 0)
+        return (h & 0x8000 ? -0x1p-24 : 0x1p-24) * (double)fraction;
+    memcpy(&v, &bits, sizeof v);
+    return v;
 }
 
 /* The nearest one, found by bisection over all of them; infinity stands for 65536 there. */

@@ -1,0 +1,30 @@
+/* plugin.c - NVIDIA GPUs: a device and kernels for it.
+ *
+ * Needs libcudart to be loaded, and no driver: without one the plugin loads and its probe says so. The libraries that
+ * take long to load (cuBLASLt) are opened when the first kernel is prepared. TENON_CUDA_BLAS=0 does without them,
+ * for tests. */
+#include "device.h"
+
+static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
+{
+    static int asked;
+
+    if (!asked) {
+        const char *blas = getenv("TENON_CUDA_BLAS");
+
+        asked = 1;
+        tn_cuda_blas = blas && !strcmp(blas, "0") ? NULL : tn_cuda_lt();
+    }
+    return tn_cuda_prepare(p, out);
+}
+
+static const struct tn_kernels kernels = {
+    .struct_size = sizeof kernels,
+    .device = "cuda",
+    .ops = tn_cuda_ops,
+    .probe = tn_cuda_probe,
+    .prepare = prepare,
+};
+
+TN_PLUGIN2("cuda", "1.0", "NVIDIA GPUs: device, and kernels of our own and of cuBLASLt", TN_DEVICE_ID, &tn_cuda_device,
+           TN_KERNELS_ID, &kernels);
