@@ -147,7 +147,7 @@ static tn_status with_input(struct tn_planner *p, const struct tn_step *h, struc
     return out->expr ? TN_OK : TN_DECLINED;
 }
 
-/* Where values lie stays as it was decided for now: only the cuts that make them have other places. */
+/* Where values lie was decided and stays; only the cuts that make them have other places. */
 static void follow_cuts(struct remake *r)
 {
     struct tn_planner *p = r->p;

@@ -15,7 +15,7 @@ struct maker {
     uint32_t n_edge, backward;                   /* backward: there is one */
     double *start[2], *end[2];                   /* [stage * n_micro + micro], -1: not yet; forward, backward */
     uint32_t *next;                              /* [rank] its next turn */
-    uint32_t *before;                            /* [stage * n_micro + micro] who had the slot before, or TN_NONE_BEFORE */
+    uint32_t *before;                            /* [stage * n_micro + micro] who had the slot before, or NONE_BEFORE */
 };
 
 #define NONE_BEFORE UINT32_MAX
@@ -139,8 +139,8 @@ static tn_status check_complete(const struct maker *k)
 
 /* --- slots */
 
-/* Of `slots` slots of each stage the free one that was given back first, so that what it sent has had the most time.
- * Returns how many were needed where slots is 0: as many as are in flight. */
+/* Each forward takes, of the stage's slots that are free, the one that was given back first: what it sent has had the most
+ * time. Who had it before is kept, for the wait. */
 static void give_slots(struct maker *k, uint32_t stage, uint32_t slots)
 {
     struct tn_timetable *t = k->t;

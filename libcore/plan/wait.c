@@ -147,7 +147,7 @@ static void before_forward(struct tn_planner *p)
             const struct tn_step *s = p->send[i].step;
             uint32_t n = p->plan->n_stage, part = s->list == TN_LIST_BACKWARD ? n - 1 - s->part : s->part;
 
-            if (part != row[r].part || s->once || !tn_list_repeats(s->list))
+            if (part != row[r].part || s->once)
                 continue;
             struct tn_row *w = add_wait(p, &p->send[i], 0, NULL, 0, 0);
             w->list = TN_LIST_FORWARD, w->part = part, w->once = 0, w->way = TN_ROW_SENT;

@@ -25,6 +25,7 @@ struct collective {
     struct tn_arena *arena;
     const struct tn_node *node;
     int axis, channel;                           /* channel: the axis, or TN_AXES for its second group */
+    uint32_t numbered;                           /* all ranks of the group take part: not in a move */
     struct request *request;                     /* [slots] */
     uint32_t slots;
     int64_t ranks, coord;                        /* of the axis; this rank's place on it */
@@ -362,7 +363,7 @@ static tn_status start(void *state, const struct tn_launch *l)
     struct collective *k = state;
     struct tn_collectives *c = k->c;
     struct tn_comm *comm = k->channel == TN_AXES ? c->back : c->group[k->axis];
-    struct request *r = &k->request[l->micro];
+    struct request *r;
     tn_status s = tn_boxes_copy(k->before, l, k->scratch);
 
     for (uint32_t o = 0; k->clear >> o && !s; o++)
@@ -370,8 +371,9 @@ static tn_status start(void *state, const struct tn_launch *l)
             s = c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
     if (s || !k->n_transfer)
         return s ? s : tn_boxes_copy(k->after, l, k->scratch);
+    r = &k->request[l->micro];
     s = c->device->sync(l->queue, c->seconds);
-    r->sequence = strcmp(k->node->op->name, "move") ? ++c->started[k->channel] : 0;      /* not all ranks take part in a move */
+    r->sequence = k->numbered ? ++c->started[k->channel] : 0;
     for (uint32_t i = 0; i < k->n_transfer; i++) {
         const struct transfer *t = &k->transfer[i];
 
@@ -483,7 +485,8 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     arena = tn_arena_new();
     k = tn_alloc(arena, sizeof *k);
     k->c = c, k->arena = arena, k->node = n, k->axis = tn_axis_find(tn_node_text(n, "axis"));
-    k->channel = n->phase == TN_BACKWARD && !strcmp(n->op->name, "move") ? TN_AXES : k->axis;
+    k->numbered = strcmp(n->op->name, "move") != 0;
+    k->channel = n->phase == TN_BACKWARD && !k->numbered ? TN_AXES : k->axis;
     k->slots = slots, k->request = tn_alloc_array(arena, slots, sizeof *k->request);
     k->ranks = c->mesh.size[k->axis], k->coord = c->mesh.coord[k->axis];
     k->before = tn_boxes_new(c->kernels, c->n_kernels), k->after = tn_boxes_new(c->kernels, c->n_kernels);

@@ -9,7 +9,7 @@
 
 #define MARGIN 1.0 /* seconds that the others wait longer than rank 0, for its words */
 
-/* What a failed wait means: the verdict that there is, or that is asked for now. */
+/* What a failed wait means: the verdict that there is, or that is asked for here. */
 static tn_status explain(struct tn_world *w, const char *where, tn_status s)
 {
     if (s < 0 && tn_world_has_failed(w))
