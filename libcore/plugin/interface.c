@@ -44,6 +44,10 @@ static const struct tn_member comm_members[] = {
     MEMBER(tn_comm_api, group),   MEMBER(tn_comm_api, start), MEMBER(tn_comm_api, wait),
     MEMBER(tn_comm_api, abort),   MEMBER(tn_comm_api, close), END,
 };
+static const struct tn_member capture_members[] = {
+    MEMBER(tn_device_capture, kind),   MEMBER(tn_device_capture, begin), MEMBER(tn_device_capture, end),
+    MEMBER(tn_device_capture, replay), MEMBER(tn_device_capture, close), END,
+};
 static const struct tn_member no_members[] = {END};
 static const struct tn_member optimizer_one_of[] = {
     MEMBER(tn_optimizer, update),
@@ -62,6 +66,11 @@ const struct tn_interface_type tn_interface_types[] = {
      .probe = offsetof(struct tn_device_api, probe),
      .kind = offsetof(struct tn_device_api, kind),
      .mandatory = device_members},
+    {.id = TN_DEVICE_CAPTURE_ID,
+     .what = "recording of steps",
+     .size = sizeof(struct tn_device_capture),
+     .kind = offsetof(struct tn_device_capture, kind),
+     .mandatory = capture_members},
     {.id = TN_KERNELS_ID,
      .what = "kernels",
      .size = sizeof(struct tn_kernels),

@@ -146,12 +146,12 @@ static int is_pair(const struct tn_transfer *t)
     return t->op == TN_SEND || t->op == TN_RECV;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q, struct tn_request **out)
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream, struct tn_request **out)
 {
     struct tn_request *r = calloc(1, sizeof *r + n * sizeof *t);
     int together = 0;
 
-    (void)q;
+    (void)stream;
     r->comm = c, r->n = n;
     r->mail = calloc(n + 1, sizeof *r->mail), r->number = calloc(n + 1, sizeof *r->number);
     memcpy(r->t, t, n * sizeof *t);

@@ -181,13 +181,13 @@ static tn_status run(struct tn_comm *c, const struct tn_transfer *t, struct tn_r
     return TN_OK;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q,
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream,
                             struct tn_request **out)
 {
     struct tn_request *r = &done;
     tn_status s = TN_OK;
 
-    (void)q;
+    (void)stream;
     *out = NULL;
     for (uint32_t i = 0; i < n; i++)
         if ((s = check(&t[i])) < 0)

@@ -81,14 +81,14 @@ static struct tn_request *enqueue(struct tn_comm *c, const struct tn_transfer *t
     return r;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q,
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream,
                             struct tn_request **out)
 {
     struct tn_world *w = c->world;
     struct tn_pipe_guard guard;
     int small = 1;
 
-    (void)q;
+    (void)stream;
     *out = NULL;
     if (atomic_load(&w->dead))
         return tn_world_failed(w);

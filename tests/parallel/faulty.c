@@ -87,7 +87,7 @@ static uint8_t *last(const struct tn_comm *c, const struct tn_transfer *t)
     return n ? (uint8_t *)t->to + (n - 1) * bytes[t->dtype] : NULL;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, struct tn_queue *q,
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream,
                             struct tn_request **out)
 {
     const char *what = getenv("FAULTY");
@@ -98,7 +98,7 @@ static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint
     if (what && sscanf(what, "%u:%u:%u", &op, &dtype, &rank) == 3 && rank == c->rank && t->op == op &&
         t->dtype == dtype)
         r->at = last(c, t);
-    s = api->start(c->real, t, n, q, &r->real);
+    s = api->start(c->real, t, n, stream, &r->real);
     *out = r;
     return s;
 }
