@@ -156,6 +156,9 @@ const struct tn_key tn_keys[] = {
      .help = "Numbers of compute and activations; weights of record, sums and norms are fp32"},
     {SECTION("backend", "timeout"), FLOAT(0.1, 604800), .unit = "seconds", .preset = "300",
      .help = "Limit of one wait for other processes"},
+    {SECTION("backend", "capture"), CHOICE("auto|yes|no"), .preset = "auto",
+     .help = "Whether a step is recorded once and replayed (CUDA graphs): auto, where the device and the "
+             "communicator can"},
     {SECTION("backend", "debug"), FLAG, .preset = "no",
      .help = "Whether the ranks compare each collective before it begins, and replicated tensors after each "
              "update; slow"},

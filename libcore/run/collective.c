@@ -1,49 +1,15 @@
-/* collective.c - see collective.h. */
-#include "run/collective.h"
-#include <stdlib.h>
+/* collective.c - what a collective of the graph becomes: boxes, transfers, boxes. See collective.h; how they are begun
+ * and ended is transfer.c. */
+#include "run/collective_own.h"
 #include "base/arena.h"
 #include "graph/op.h"
-#include "run/boxes.h"
-#include "run/compare.h"
+#include "run/stage.h"
 
 #define MOST_RANKS 4096                          /* of one axis */
 
-struct transfer {
-    struct tn_transfer t;                        /* from and to are filled in at launch */
-    uint32_t from, to;                           /* buffers, or TN_BOX_WORK */
-    uint64_t from_offset, to_offset;             /* bytes in the workspace */
-};
-
-struct request {
-    struct tn_request *request;                  /* NULL: nothing is under way */
-    uint64_t sequence;
-    struct tn_compare_ticket *ticket; /* in debug mode: what the senders say of it */
-};
-
-struct collective {
-    struct tn_collectives *c;
-    struct tn_arena *arena;
-    const struct tn_node *node;
-    int axis, channel;                           /* channel: the axis, or TN_AXES for its second group */
-    uint32_t numbered;                           /* all ranks of the group take part: not in a move */
-    struct request *request;                     /* [slots] */
-    uint32_t slots;
-    int64_t ranks, coord;                        /* of the axis; this rank's place on it */
-    struct tn_boxes *before, *after;
-    struct transfer transfer[2 * TN_MAX_OUT];
-    struct tn_transfer list[2 * TN_MAX_OUT];
-    uint32_t n_transfer;
-    uint32_t clear;                              /* bit i: output i becomes zeros */
-    uint64_t clear_bytes[TN_MAX_OUT];
-    uint64_t work;                               /* bytes */
-    double wire;                                 /* bytes that the transfers send */
-    uint64_t scratch;                            /* place of the copy kernels' own workspace in it */
-    char words[160];
-};
-
 /* --- what each rank of the axis holds */
 
-static void local_at(const struct collective *k, const struct tn_value *v, int64_t coord, struct tn_local *out)
+static void local_at(const struct tn_collective *k, const struct tn_value *v, int64_t coord, struct tn_local *out)
 {
     struct tn_mesh m = k->c->mesh;
 
@@ -51,7 +17,7 @@ static void local_at(const struct collective *k, const struct tn_value *v, int64
     tn_value_local(v, &m, k->arena, out);
 }
 
-static uint64_t *counts_of(const struct collective *k, const struct tn_value *v)
+static uint64_t *counts_of(const struct tn_collective *k, const struct tn_value *v)
 {
     uint64_t *count = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *count);
 
@@ -64,16 +30,16 @@ static uint64_t *counts_of(const struct collective *k, const struct tn_value *v)
     return count;
 }
 
-static struct transfer *add_transfer(struct collective *k, uint32_t op, const struct tn_value *v, uint32_t from, uint32_t to)
+static struct tn_collective_transfer *add_transfer(struct tn_collective *k, uint32_t op, const struct tn_value *v, uint32_t from, uint32_t to)
 {
-    struct transfer *t = &k->transfer[k->n_transfer++];
+    struct tn_collective_transfer *t = &k->transfer[k->n_transfer++];
 
-    *t = (struct transfer){.t = {.op = op, .dtype = v->dtype, .reduce = TN_SUM}, .from = from, .to = to};
+    *t = (struct tn_collective_transfer){.t = {.op = op, .dtype = v->dtype, .reduce = TN_SUM}, .from = from, .to = to};
     return t;
 }
 
 /* Room in the workspace; returns its offset in bytes. */
-static uint64_t reserve(struct collective *k, uint64_t bytes)
+static uint64_t reserve(struct tn_collective *k, uint64_t bytes)
 {
     uint64_t at = k->work;
 
@@ -81,7 +47,7 @@ static uint64_t reserve(struct collective *k, uint64_t bytes)
     return at;
 }
 
-static const struct tn_layout_info *layout(const struct collective *k, const char *key)
+static const struct tn_layout_info *layout(const struct tn_collective *k, const char *key)
 {
     return tn_layout_get(k->node->graph, (tn_layout)tn_node_int(k->node, key, 0));
 }
@@ -89,7 +55,7 @@ static const struct tn_layout_info *layout(const struct collective *k, const cha
 /* --- boxes between a tensor whose dim d is whole on the axis, and the parts of it */
 
 /* Place along dim d of the whole local tensor of each global index. */
-static int64_t *places(const struct collective *k, const struct tn_value *whole, const struct tn_local *l, uint32_t d)
+static int64_t *places(const struct tn_collective *k, const struct tn_value *whole, const struct tn_local *l, uint32_t d)
 {
     int64_t *at = tn_alloc_array(k->arena, (size_t)whole->size[d], sizeof *at);
 
@@ -120,7 +86,7 @@ static tn_status add_runs(struct tn_boxes *boxes, const struct tn_value *v, cons
 }
 
 /* All ranks' parts of cut, one after the other in the workspace, to or from the tensor whole in its buffer. */
-static tn_status exchange_boxes(struct collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t buffer, uint32_t d,
+static tn_status exchange_boxes(struct tn_collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t buffer, uint32_t d,
                                 uint64_t work, int out)
 {
     uint64_t at = work / tn_dtype_bytes(cut->dtype);
@@ -142,7 +108,7 @@ static tn_status exchange_boxes(struct collective *k, const struct tn_value *cut
 }
 
 /* Do the parts of all ranks, one after the other, make the whole? */
-static int in_order(const struct collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t d)
+static int in_order(const struct tn_collective *k, const struct tn_value *cut, const struct tn_value *whole, uint32_t d)
 {
     struct tn_local w, l;
     int64_t at = 0;
@@ -164,9 +130,9 @@ static int in_order(const struct collective *k, const struct tn_value *cut, cons
 
 /* --- the conversions, one value each. in, out: numbers of the buffers */
 
-static tn_status reduce_all(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+static tn_status reduce_all(struct tn_collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
 {
-    struct transfer *t = add_transfer(k, TN_ALL_REDUCE, v, in, out);
+    struct tn_collective_transfer *t = add_transfer(k, TN_ALL_REDUCE, v, in, out);
     struct tn_local l;
 
     local_at(k, v, k->coord, &l);
@@ -175,9 +141,9 @@ static tn_status reduce_all(struct collective *k, const struct tn_value *v, uint
     return TN_OK;
 }
 
-static tn_status gather(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status gather(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
-    struct transfer *t = add_transfer(k, TN_ALL_GATHER, v, in, out);
+    struct tn_collective_transfer *t = add_transfer(k, TN_ALL_GATHER, v, in, out);
     int d = layout(k, "from")->kind == TN_F ? -1 : tn_value_find_dim(v, layout(k, "from")->dim);
     struct tn_local l;
 
@@ -190,9 +156,9 @@ static tn_status gather(struct collective *k, const struct tn_value *v, const st
     return exchange_boxes(k, v, o, out, (uint32_t)d, t->to_offset, 1);
 }
 
-static tn_status scatter(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status scatter(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
-    struct transfer *t = add_transfer(k, TN_REDUCE_SCATTER, v, in, out);
+    struct tn_collective_transfer *t = add_transfer(k, TN_REDUCE_SCATTER, v, in, out);
     int d = layout(k, "to")->kind == TN_F ? -1 : tn_value_find_dim(v, layout(k, "to")->dim);
     struct tn_local l;
 
@@ -206,7 +172,7 @@ static tn_status scatter(struct collective *k, const struct tn_value *v, const s
 }
 
 /* No transfer: each rank takes its part. */
-static tn_status slice(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status slice(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     struct tn_local w, l;
 
@@ -224,11 +190,11 @@ static tn_status slice(struct collective *k, const struct tn_value *v, const str
 }
 
 /* What a rank keeps of dim a it sends by parts of dim b, and the reverse comes in. */
-static tn_status swap(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status swap(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     uint32_t a = (uint32_t)tn_value_find_dim(v, layout(k, "from")->dim), b = (uint32_t)tn_value_find_dim(v, layout(k, "to")->dim);
     uint64_t *sent = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *sent), *got = tn_alloc_array(k->arena, (size_t)k->ranks, sizeof *got);
-    struct transfer *t = add_transfer(k, TN_ALL_TO_ALL, v, TN_BOX_WORK, TN_BOX_WORK);
+    struct tn_collective_transfer *t = add_transfer(k, TN_ALL_TO_ALL, v, TN_BOX_WORK, TN_BOX_WORK);
     struct tn_local mine, result;
     int64_t *place_b, *place_a;
     uint64_t from = 0, to = 0;
@@ -263,7 +229,7 @@ static tn_status swap(struct collective *k, const struct tn_value *v, const stru
 }
 
 /* A whole value becomes a sum of which one rank holds all; a value of one stage likewise. */
-static tn_status once(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status once(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     const struct tn_layout_info *from = layout(k, "from");
     int64_t holder = from->kind == TN_LAYOUT_STAGE ? from->rot % k->ranks : 0;
@@ -279,18 +245,18 @@ static tn_status once(struct collective *k, const struct tn_value *v, const stru
                         &(struct tn_box_side){.buffer = out, .size = &l.count});
 }
 
-static tn_status send_and_receive(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out, int64_t to, int64_t from)
+static tn_status send_and_receive(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out, int64_t to, int64_t from)
 {
     struct tn_local l;
 
     if (to >= 0) {
-        struct transfer *t = add_transfer(k, TN_SEND, v, in, in);
+        struct tn_collective_transfer *t = add_transfer(k, TN_SEND, v, in, in);
 
         local_at(k, v, k->coord, &l);
         t->t.peer = (uint32_t)to, t->t.count = (uint64_t)l.count;
     }
     if (from >= 0) {
-        struct transfer *t = add_transfer(k, TN_RECV, o, out, out);
+        struct tn_collective_transfer *t = add_transfer(k, TN_RECV, o, out, out);
 
         local_at(k, o, k->coord, &l);
         t->t.peer = (uint32_t)from, t->t.count = (uint64_t)l.count;
@@ -298,7 +264,7 @@ static tn_status send_and_receive(struct collective *k, const struct tn_value *v
     return TN_OK;
 }
 
-static tn_status ring(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status ring(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     int64_t n = k->ranks, shift = (tn_node_int(k->node, "shift", 1) % n + n) % n;
 
@@ -306,7 +272,7 @@ static tn_status ring(struct collective *k, const struct tn_value *v, const stru
 }
 
 /* Between two stages of the same rank nothing needs to be sent. */
-static tn_status move_here(struct collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
+static tn_status move_here(struct tn_collective *k, const struct tn_value *v, uint32_t in, uint32_t out)
 {
     struct tn_local l;
 
@@ -315,7 +281,7 @@ static tn_status move_here(struct collective *k, const struct tn_value *v, uint3
                         &(struct tn_box_side){.buffer = out, .size = &l.count});
 }
 
-static tn_status move(struct collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
+static tn_status move(struct tn_collective *k, const struct tn_value *v, const struct tn_value *o, uint32_t in, uint32_t out)
 {
     int64_t from = layout(k, "from")->rot % k->ranks, to = layout(k, "to")->rot % k->ranks;
 
@@ -324,7 +290,7 @@ static tn_status move(struct collective *k, const struct tn_value *v, const stru
     return send_and_receive(k, v, o, in, out, k->coord == from ? to : -1, k->coord == to ? from : -1);
 }
 
-static tn_status convert(struct collective *k, uint32_t i)
+static tn_status convert(struct tn_collective *k, uint32_t i)
 {
     const struct tn_value *v = k->node->in[i], *o = k->node->out[i];
     const char *op = k->node->op->name;
@@ -345,92 +311,9 @@ static tn_status convert(struct collective *k, uint32_t i)
     return !strcmp(op, "ring") ? ring(k, v, o, in, out) : move(k, v, o, in, out);
 }
 
-/* --- launching */
-
-static void *address(const struct tn_launch *l, uint32_t buffer, uint64_t offset)
-{
-    return buffer == TN_BOX_WORK ? (char *)l->workspace + offset : l->buffer[buffer];
-}
-
-static tn_status fail(const struct collective *k, uint64_t sequence)
-{
-    return tn_world_fail(k->c->world, NULL, k->words, sequence, -1);
-}
-
-/* Copied into order, and begun. */
-static tn_status start(void *state, const struct tn_launch *l)
-{
-    struct collective *k = state;
-    struct tn_collectives *c = k->c;
-    struct tn_comm *comm = k->channel == TN_AXES ? c->back : c->group[k->axis];
-    struct request *r;
-    tn_status s = tn_boxes_copy(k->before, l, k->scratch);
-
-    for (uint32_t o = 0; k->clear >> o && !s; o++)
-        if (k->clear >> o & 1)
-            s = c->device->fill(l->queue, l->buffer[k->node->n_in + o], 0, k->clear_bytes[o]);
-    if (s || !k->n_transfer)
-        return s ? s : tn_boxes_copy(k->after, l, k->scratch);
-    r = &k->request[l->micro];
-    s = c->device->sync(l->queue, c->seconds);
-    r->sequence = k->numbered ? ++c->started[k->channel] : 0;
-    for (uint32_t i = 0; i < k->n_transfer; i++) {
-        const struct transfer *t = &k->transfer[i];
-
-        k->list[i] = t->t;
-        k->list[i].from = address(l, t->from, t->from_offset);
-        k->list[i].to = address(l, t->to, t->to_offset);
-        k->list[i].sequence = r->sequence;
-    }
-    if (!s && c->compare &&
-        (s = tn_compare_start(c->compare, comm, k->axis, k->list, k->n_transfer, k->words, &r->ticket)))
-        return s;
-    c->bytes[k->axis] += k->wire;
-    if (!s)
-        s = c->comm->start(comm, k->list, k->n_transfer, NULL, &r->request);
-    return s ? fail(k, r->sequence) : TN_OK;
-}
-
-static tn_status end(struct collective *k, struct request *r)
-{
-    tn_status s;
-
-    if (!r->request)
-        return TN_OK;
-    tn_world_waits(k->c->world, k->words, r->sequence, -1);
-    if (r->ticket && (s = tn_compare_end(k->c->compare, &r->ticket)))
-        return s;
-    s = k->c->comm->wait(r->request, k->c->seconds);
-    r->request = NULL;
-    if (s)
-        return fail(k, r->sequence);
-    tn_world_waits(k->c->world, NULL, 0, -1);
-    return TN_OK;
-}
-
-/* Ended, and copied out of order. */
-static tn_status wait_one(void *state, const struct tn_launch *l)
-{
-    struct collective *k = state;
-    tn_status s = end(k, &k->request[l->micro]);
-
-    return s ? s : tn_boxes_copy(k->after, l, k->scratch);
-}
-
-static tn_status wait_all(void *state, const struct tn_launch *l)
-{
-    struct collective *k = state;
-    tn_status s = TN_OK;
-
-    (void)l;
-    for (uint32_t i = 0; i < k->slots && !s; i++)
-        s = end(k, &k->request[i]);
-    return s;
-}
-
 static void release(void *state)
 {
-    struct collective *k = state;
+    struct tn_collective *k = state;
 
     tn_boxes_free(k->before);
     tn_boxes_free(k->after);
@@ -440,7 +323,7 @@ static void release(void *state)
 /* --- preparing */
 
 /* What this rank sends of the transfers as they are, counted as a ring would. */
-static double wire_bytes(const struct collective *k)
+static double wire_bytes(const struct tn_collective *k)
 {
     double d = (double)k->ranks, sum = 0;
 
@@ -476,7 +359,7 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
 {
     struct tn_collectives *c = ctx;
     struct tn_arena *arena;
-    struct collective *k;
+    struct tn_collective *k;
     uint64_t scratch;
     tn_status s = TN_OK;
 
@@ -498,11 +381,12 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
         return s;
     }
     k->wire = wire_bytes(k);
+    tn_transfer_prepare(k);
     scratch = tn_boxes_workspace(k->before) > tn_boxes_workspace(k->after) ? tn_boxes_workspace(k->before) : tn_boxes_workspace(k->after);
     k->scratch = reserve(k, scratch);
-    out->kernel.state = k, out->kernel.launch = start, out->kernel.release = release, out->kernel.workspace = k->work;
+    out->kernel.state = k, out->kernel.launch = tn_transfer_start, out->kernel.release = release, out->kernel.workspace = k->work;
     if (k->n_transfer)
-        out->wait = wait_one, out->wait_all = wait_all;
+        out->wait = tn_transfer_wait, out->wait_all = tn_transfer_wait_all;
     return TN_OK;
 }
 
@@ -532,15 +416,59 @@ double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, str
 
 /* --- groups */
 
-tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world)
+static int takes(const struct tn_comm_api *comm, const char *kind)
+{
+    for (const char *const *d = comm->devices; *d; d++)
+        if (!strcmp(*d, kind))
+            return 1;
+    return 0;
+}
+
+/* A device that shows its streams, and a communicator that takes them, and its memory. */
+static int can_stream(const struct tn_comm_api *comm, const struct tn_device_api *device)
+{
+    return TN_HAS(device, native) && device->native && TN_HAS(comm, check) && comm->wait_on && comm->check &&
+           takes(comm, device->kind);
+}
+
+tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world, struct tn_device *device, uint32_t host_access)
 {
     c->world = world;
     c->back = world->back;
+    c->way = host_access                                ? TN_BY_HOST
+             : c->comm && can_stream(c->comm, c->device) ? TN_BY_STREAM
+                                                         : TN_STAGED;
+    if (c->way == TN_STAGED && !(c->stage = tn_stage_new(c->device, device)))
+        return tn_error(TN_ERR_MEMORY, "no memory for collectives");
     for (int a = 0; a < TN_AXES; a++) {
         c->group[a] = world->group[a];
         if (c->mesh.size[a] > MOST_RANKS)
             return tn_error(TN_ERR_CONFIG, "axis %s has %lld ranks, at most %d are possible", tn_axis_name[a],
                             (long long)c->mesh.size[a], MOST_RANKS);
     }
+    return TN_OK;
+}
+
+void tn_collectives_close(struct tn_collectives *c)
+{
+    tn_stage_free(c->stage);
+    c->stage = NULL;
+}
+
+tn_status tn_collectives_sync(struct tn_collectives *c, struct tn_queue *q)
+{
+    const char *last = c->last;
+    tn_status s;
+
+    if (c->way != TN_BY_STREAM || !last)
+        return c->device->sync(q, c->seconds);
+    tn_world_waits(c->world, last, c->last_sequence, -1);
+    s = c->device->sync(q, c->seconds);
+    if (!s)
+        s = c->comm->check(c->world->comm);
+    if (s)
+        return tn_world_fail(c->world, NULL, last, c->last_sequence, -1);
+    tn_world_waits(c->world, NULL, 0, -1);
+    c->last = NULL;
     return TN_OK;
 }

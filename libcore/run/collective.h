@@ -28,10 +28,21 @@ struct tn_collectives {
     uint64_t started[TN_AXES + 1];               /* collectives so far: the sequence of the group; last: of back */
     double bytes[TN_AXES];                       /* sent by this rank so far, counted as a ring would */
     struct tn_compare *compare;                  /* debug mode (run/compare.h); NULL: off */
+    uint32_t way;                                /* TN_BY_HOST, ...: run/transfer.c */
+    struct tn_stage *stage;                      /* owned, where it is TN_STAGED */
+    const char *last;                            /* what was begun last; NULL: nothing since the last check */
+    uint64_t last_sequence;
 };
+#define TN_BY_HOST 0u
+#define TN_BY_STREAM 1u
+#define TN_STAGED 2u
 
 /* Takes the groups of the open world, which must outlive what is launched. Plans may be made before. */
-tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world);
+tn_status tn_collectives_open(struct tn_collectives *c, struct tn_world *world, struct tn_device *device, uint32_t host_access);
+void tn_collectives_close(struct tn_collectives *c);     /* after the plans */
+/* Waits for what is on the queue. Where collectives are in its order: they went well, or this is the error, and names
+ * who is at fault. */
+tn_status tn_collectives_sync(struct tn_collectives *c, struct tn_queue *q);
 /* For tn_plan_options.collective; ctx is the struct tn_collectives. */
 tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, uint32_t slots, struct tn_plan_collective *out);
 /* Bytes that one launch of the node sends from this rank: all_reduce 2(D-1)S/D, gathers and scatters (D-1)S/D of the

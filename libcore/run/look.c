@@ -29,7 +29,7 @@ static tn_status walk_slowly(struct tn_run *run, uint32_t n_go,
         for (uint32_t i = 0; i < seg->n_call && !s; i++) {
             s = seg->call[i].launch(seg->call[i].state, &seg->call[i].l);
             if (!s)
-                s = run->api->sync(run->queue, run->seconds);
+                s = tn_run_sync(run);
             if (!s)
                 s = after(run, &seg->call[i], arg);
         }
@@ -49,7 +49,7 @@ static tn_status task_timed(struct tn_run *run, const struct go *g, struct tn_ru
         s = c->launch(c->state, &c->l);
         if (!times->row || s)
             continue;
-        s = run->api->sync(run->queue, run->seconds);
+        s = tn_run_sync(run);
         double t = now();
         times->row[c->row] += t - last;
         last = t;
@@ -65,7 +65,7 @@ static tn_status walk_timed(struct tn_run *run, uint32_t from, uint32_t to, stru
         double start = now();
         s = task_timed(run, &run->go[t], times);
         if (!s)
-            s = run->api->sync(run->queue, run->seconds);
+            s = tn_run_sync(run);
         times->list[run->plan->task[t].list] += now() - start;
     }
     return s;
@@ -157,7 +157,7 @@ static tn_status check(struct tn_run *run, const struct tn_value *v, const void 
     if (!s)
         s = run->api->copy(run->queue, host, device, bytes, 2);
     if (!s)
-        s = run->api->sync(run->queue, run->seconds);
+        s = tn_run_sync(run);
     int64_t bad = s ? -1 : first_bad(run->plan, v, stride, host);
     if (bad >= 0) {
         int64_t rest = bad, offset = 0;

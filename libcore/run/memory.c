@@ -234,6 +234,11 @@ struct tn_queue *tn_memory_queue(const struct tn_memory *m)
     return m->queue;
 }
 
+struct tn_device *tn_memory_device(const struct tn_memory *m)
+{
+    return m->device;
+}
+
 const struct tn_device_api *tn_memory_api(const struct tn_memory *m)
 {
     return m->api;

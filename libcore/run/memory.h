@@ -39,4 +39,5 @@ tn_status tn_memory_arena(struct tn_memory *m, uint64_t bytes, void **out);
 tn_status tn_memory_block(struct tn_memory *m, uint64_t bytes, void **out);
 struct tn_queue *tn_memory_queue(const struct tn_memory *m);
 const struct tn_device_api *tn_memory_api(const struct tn_memory *m);
+struct tn_device *tn_memory_device(const struct tn_memory *m);
 #endif

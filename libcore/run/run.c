@@ -106,6 +106,21 @@ static tn_status place_storages(struct tn_run *run, char **workspace)
     return TN_OK;
 }
 
+/* Page-locked where the device has that, so that copying it waits for nothing. */
+static tn_status uniform_room(struct tn_run *run)
+{
+    const struct tn_device_api *api = run->api;
+    void *room = NULL;
+
+    if (!TN_HAS(api, host_free) || !api->host_alloc || !api->host_free) {
+        run->uniform_host = tn_alloc(run->arena, run->plan->uniform_bytes);
+        return TN_OK;
+    }
+    tn_status s = api->host_alloc(tn_memory_device(run->memory), run->plan->uniform_bytes + 1, &room);
+    run->uniform_host = room, run->locked = !s;
+    return s;
+}
+
 tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds,
                       struct tn_run **out)
 {
@@ -124,10 +139,11 @@ tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, doub
     *out = NULL;
     run->at = tn_alloc_array(arena, plan->n_storage + 1u, sizeof *run->at);
     run->symbol = tn_alloc_array(arena, TN_EXPR_SYMBOLS, sizeof *run->symbol);
-    run->uniform_host = tn_alloc(arena, plan->uniform_bytes);
-    s = place_storages(run, &workspace);
+    s = uniform_room(run);
+    if (!s)
+        s = place_storages(run, &workspace);
     if (s) {
-        tn_arena_free(arena);
+        tn_run_close(run);
         return s;
     }
     run->segment = tn_alloc_array(arena, 4u * plan->n_part + 1u, sizeof *run->segment);
@@ -139,10 +155,21 @@ tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, doub
     return TN_OK;
 }
 
+void tn_run_join(struct tn_run *run, struct tn_collectives *c)
+{
+    run->collectives = c;
+    for (uint32_t r = 0; r < run->plan->n_row; r++)
+        run->communicates |= run->plan->row[r].way != TN_ROW_COMPUTE;
+}
+
 void tn_run_close(struct tn_run *run)
 {
-    if (run)
-        tn_arena_free(run->arena);
+    if (!run)
+        return;
+    tn_run_forget(run);
+    if (run->locked)
+        run->api->host_free(tn_memory_device(run->memory), run->uniform_host);
+    tn_arena_free(run->arena);
 }
 
 /* --- before a step */
@@ -217,7 +244,7 @@ tn_status tn_run_uniforms(struct tn_run *run)
                : TN_OK;
 }
 
-static tn_status walk(const struct go *g, const struct go *end)
+tn_status tn_run_walk(const struct go *g, const struct go *end)
 {
     for (; g < end; g++) {
         const struct call *c = g->segment->call, *last = c + g->segment->n_call;
@@ -232,29 +259,29 @@ static tn_status walk(const struct go *g, const struct go *end)
     return TN_OK;
 }
 
-tn_status tn_run_compute(struct tn_run *run)
+/* Uniforms go first, on the queue: a recording finds them where they always are. */
+static tn_status go(struct tn_run *run, uint32_t which, uint32_t from, uint32_t to)
 {
-    tn_status s = tn_run_uniforms(run);
+    tn_status s = which == TN_STRETCH_UPDATE ? TN_OK : tn_run_uniforms(run);
 
     if (!s)
-        s = walk(run->go, run->go + run->n_compute);
-    return s ? s : run->api->sync(run->queue, run->seconds);
+        s = tn_run_stretch(run, which, run->go + from, run->go + to);
+    return s ? s : tn_run_sync(run);
+}
+
+tn_status tn_run_compute(struct tn_run *run)
+{
+    return go(run, TN_STRETCH_COMPUTE, 0, run->n_compute);
 }
 
 tn_status tn_run_update(struct tn_run *run)
 {
-    tn_status s = walk(run->go + run->n_compute, run->go + run->n_go);
-
-    return s ? s : run->api->sync(run->queue, run->seconds);
+    return go(run, TN_STRETCH_UPDATE, run->n_compute, run->n_go);
 }
 
 tn_status tn_run_step(struct tn_run *run)
 {
-    tn_status s = tn_run_uniforms(run);
-
-    if (!s)
-        s = walk(run->go, run->go + run->n_go);
-    return s ? s : run->api->sync(run->queue, run->seconds);
+    return go(run, TN_STRETCH_STEP, 0, run->n_go);
 }
 
 /* --- after it */

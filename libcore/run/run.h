@@ -8,10 +8,17 @@
 #include "run/memory.h"
 
 struct tn_run;
+struct tn_collectives;
 
 /* Borrows plan and memory. seconds: the limit of one wait for the device. */
 tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds, struct tn_run **out);
 void tn_run_close(struct tn_run *run);           /* takes; NULL is fine. The device's memory stays with the memory. */
+
+/* Right after open. The collectives of the plan; borrowed. */
+void tn_run_join(struct tn_run *run, struct tn_collectives *c);
+/* Later steps are replayed from what an earlier one recorded, where the launches can be recorded at all; capture may be
+ * NULL: never. must: that it fails is an error, else a warning. */
+void tn_run_record(struct tn_run *run, const struct tn_device_capture *capture, uint32_t must);
 
 /* Before a step. Inputs hold all micro-batches one after the other, this rank's part of each, without gaps. What is
  * given is copied before the call returns, and stays until it is given anew. */

@@ -1,6 +1,7 @@
-/* state.h - what a run is, for run.c and look.c. */
+/* state.h - what a run is, for run.c, record.c, look.c and trace.c. */
 #ifndef TN_RUN_STATE_H
 #define TN_RUN_STATE_H
+#include "run/collective.h"
 #include "run/run.h"
 
 struct call {                                    /* one launch, ready to go */
@@ -29,6 +30,21 @@ struct go {                                      /* a task, bound */
     uint32_t micro, slot;
 };
 
+/* A stretch of the step that may be recorded (record.c). */
+#define TN_STRETCH_COMPUTE 0u
+#define TN_STRETCH_UPDATE 1u
+#define TN_STRETCH_STEP 2u
+#define TN_STRETCHES 3
+struct record {
+    uint32_t seen;                               /* it went launch by launch */
+    int channel;                                 /* of the last numbered collective in it */
+    const struct tn_device_capture *capture;
+    struct tn_recording *recording;
+    uint64_t started[TN_AXES + 1];               /* collectives in it */
+    double bytes[TN_AXES];
+    const char *last;
+};
+
 struct tn_run {
     struct tn_arena *arena;
     const struct tn_plan *plan;
@@ -44,6 +60,11 @@ struct tn_run {
     double *symbol;
     uint32_t n_symbol;
     uint64_t seed, step;
+    struct tn_collectives *collectives;          /* NULL: one rank */
+    uint32_t communicates;                       /* some launch is a transfer */
+    uint32_t must_record, locked;                /* locked: uniform_host is the device's page-locked memory */
+    const struct tn_device_capture *capture;     /* NULL: launch by launch */
+    struct record record[TN_STRETCHES];
 };
 
 /* Sets what differs between micro-batches. */
@@ -58,4 +79,13 @@ static inline void tn_go_bind(const struct go *g)
 }
 
 tn_status tn_run_uniforms(struct tn_run *run);
+tn_status tn_run_walk(const struct go *from, const struct go *end);
+tn_status tn_run_stretch(struct tn_run *run, uint32_t which, const struct go *from, const struct go *end);
+void tn_run_forget(struct tn_run *run);          /* what was recorded */
+
+/* Waits for the device, and learns whether what was begun on its streams went well. */
+static inline tn_status tn_run_sync(struct tn_run *run)
+{
+    return run->collectives ? tn_collectives_sync(run->collectives, run->queue) : run->api->sync(run->queue, run->seconds);
+}
 #endif

@@ -86,7 +86,7 @@ static tn_status launch(struct tn_run *run, const struct call *c, uint32_t task,
     span = add(t, kind, c->row, task, begin);
     s = c->launch(c->state, &c->l);
     if (!s)
-        s = run->api->sync(run->queue, run->seconds);
+        s = tn_run_sync(run);
     t->span[span].end = now();
     if (kind == TN_SPAN_WAIT)
         arrive(t, c, row->list == TN_LIST_AFTER && row->way == TN_ROW_SENT, t->span[span].end);
@@ -114,7 +114,7 @@ tn_status tn_run_compute_traced(struct tn_run *run, struct tn_trace *trace)
     tn_status s = tn_run_uniforms(run);
 
     if (!s)
-        s = run->api->sync(run->queue, run->seconds);
+        s = tn_run_sync(run);
     return s ? s : walk_traced(run, 0, run->n_compute, trace);
 }
 

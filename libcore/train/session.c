@@ -270,6 +270,8 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
 
     if (status)
         return status;
+    tn_run_join(part->run, &s->collectives);
+    tn_run_record(part->run, s->capture, tn_config_is(s->config, "backend.capture", "yes"));
     find_feed(s, part, "tokens", &part->tokens);
     find_feed(s, part, "targets", &part->targets);
     find_feed(s, part, "targets_all", &part->targets_all);
@@ -288,15 +290,37 @@ static tn_status open_debug(struct tn_session *s)
     return s->collectives.compare ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for backend.debug");
 }
 
+/* How the device records steps, if it can and shall. */
+static tn_status find_capture(struct tn_session *s)
+{
+    const struct tn_loaded *owner = tn_plugin_owner(s->engine.device_api);
+
+    if (tn_config_is(s->config, "backend.capture", "no"))
+        return TN_OK;
+    s->capture = owner ? tn_plugin_table(owner, TN_DEVICE_CAPTURE_ID) : NULL;
+    if (!tn_config_is(s->config, "backend.capture", "yes"))
+        return TN_OK;
+    if (!s->capture)
+        return tn_config_fail(s->config, "backend.capture", "the device %s cannot record steps; auto does without", s->engine.device_api->kind);
+    if (s->collectives.compare)
+        return tn_config_fail(s->config, "backend.capture", "backend.debug compares what is begun, so it must be begun each time; leave one of them out");
+    if (s->shape.world > 1 && s->collectives.way != TN_BY_STREAM)
+        return tn_config_fail(s->config, "backend.capture", "the communicator %s works on the host's memory, so a step with it cannot be recorded; auto does without",
+                              s->engine.world->comm_name);
+    return TN_OK;
+}
+
 static tn_status open_runs(struct tn_session *s)
 {
     double seconds = tn_config_float(s->config, "backend.timeout");
     tn_status status = tn_engine_open(&s->engine, s->config);
 
     if (!status)
-        status = tn_collectives_open(&s->collectives, s->engine.world);
+        status = tn_collectives_open(&s->collectives, s->engine.world, s->engine.device, s->engine.info.host_access);
     if (!status)
         status = open_debug(s);
+    if (!status)
+        status = find_capture(s);
     if (!status)
         status = tn_memory_new(s->engine.device_api, s->engine.device, &s->memory);
     for (int i = 0; i < PARTS && !status; i++)
@@ -368,6 +392,7 @@ void tn_session_close(struct tn_session *s)
     tn_memory_free(s->memory);
     free_parts(s);
     tn_compare_free(s->collectives.compare);
+    tn_collectives_close(&s->collectives);
     tn_engine_close(&s->engine);
     tn_arena_free(s->arena);
 }

@@ -35,6 +35,7 @@ struct tn_session {
     struct part part[PARTS];
     struct tn_memory *memory;
     struct tn_collectives collectives;
+    const struct tn_device_capture *capture; /* NULL: steps are not recorded */
     struct tn_session_tensor *tensor;
     uint32_t n_tensor;
     uint64_t seed;
