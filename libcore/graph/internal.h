@@ -7,6 +7,13 @@
 /* The graph that is being worked on, for calls that got nothing to find it by; NULL: none. */
 extern _Thread_local struct tn_graph *graph_current;
 
+struct tn_value *graph_value_new(struct tn_graph *g, const char *name, uint32_t kind, uint32_t dtype, uint32_t rank,
+                                 const char *const *dim, const int64_t *size);
+int graph_sizes_fit(struct tn_graph *g, const char *name, uint32_t rank, const char *const *dim, const int64_t *size);    /* 0 after an error */
+void graph_user_add(struct tn_value *v, struct tn_node *n);
+void graph_user_drop(struct tn_value *v, struct tn_node *n);        /* unless n still has it as an input */
+void graph_link(struct tn_graph *g, struct tn_node *n);             /* at the cursor */
+void graph_unlink(const struct tn_node *n);
 int graph_same_shape(const struct tn_value *a, const struct tn_value *b);
 void *graph_grow(void *p, size_t bytes);         /* realloc that exits with a sentence */
 struct tn_node *graph_add_node(struct tn_graph *g, const char *name, struct tn_value *const *in, uint32_t n_in,
