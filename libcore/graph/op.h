@@ -33,6 +33,11 @@ struct tn_op {
     const char *as;                              /* kernels see the node as this operation; NULL: by its own name */
     const char *const *back;                     /* operations that its gradient is made of and a kernel plugin that
                                                     lacks one cannot train with; ends with NULL; may be NULL */
+    const char *both;                            /* this and back[0] at once, for a gradient that depends on none of its results.
+                                                    back[0] reads this one's inputs, its first output, then what comes
+                                                    from above; both reads the inputs and what comes from above, and
+                                                    gives this one's outputs, then back[0]'s; its FLOPs are back[0]'s,
+                                                    which makes this one again. NULL: there is none */
 };
 
 /* NULL if there is none of that name. */

@@ -59,7 +59,7 @@ static void head_bwd_shape(struct tn_node *n)
     tn_node_output(n, w->rank, w->dim, w->size, TN_F32);
 }
 
-/* x, w, i, dlse, dz -> lse, z, dx, dw: head and head_bwd in one, which only plans have (plan/head.c). */
+/* x, w, i, dlse, dz -> lse, z, dx, dw: head and head_bwd in one, which only plans have (plan/both.c). */
 static void head_train_shape(struct tn_node *n)
 {
     head_shape(n);
@@ -187,7 +187,7 @@ const struct tn_op tn_ops_loss[] = {
      .back = (const char *const[]){"ce_bwd", NULL}},
     {.name = "ce_bwd", .n_in_min = 3, .n_in_max = 3, .least = {0, 1}, .shape = ce_bwd_shape, .layout = ce_layout},
     {.name = "head", .n_in_min = 3, .n_in_max = 3, .least = {1, 1}, .shape = head_shape, .layout = head_layout, .grad = head_grad,
-     .decompose = head_decompose, .flops = head_flops, .back = (const char *const[]){"head_bwd", NULL}},
+     .decompose = head_decompose, .flops = head_flops, .back = (const char *const[]){"head_bwd", NULL}, .both = "head_train"},
     {.name = "head_bwd", .n_in_min = 6, .n_in_max = 6, .least = {1, 1}, .shape = head_bwd_shape, .layout = head_layout, .flops = head_flops},
     {.name = "head_train", .n_in_min = 5, .n_in_max = 5, .least = {1, 1}, .shape = head_train_shape, .layout = head_train_layout, .flops = head_flops},
     {.name = "as_max", .flags = TN_OP_VIEW, .n_in_min = 1, .n_in_max = 1, .shape = op_shape_like0, .layout = as_max_layout},

@@ -121,7 +121,7 @@ static tn_status make(struct tn_planner *p)
     if (!s)
         s = mark_kept(p);
     if (!s && !p->o->no_fuse)
-        s = tn_planner_head(p);
+        s = tn_planner_both(p);
     if (!s)
         tn_planner_alias(p); /* so that sums that go to accumulators are taken apart, not fused */
     if (!s && !p->o->no_remake)

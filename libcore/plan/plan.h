@@ -4,7 +4,7 @@
  * which order, with which kernel, and where each of their buffers lies. Nothing of it changes afterwards, and it
  * holds no memory of the device: the peak is known before anything is allocated (report.h). Runs (run/) bind it.
  *
- *   graph -> steps (program.c) -> fused steps (head.c, remake.c, fuse.c) -> who lies in whose storage (storage.c)
+ *   graph -> steps (program.c) -> fused steps (both.c, remake.c, fuse.c) -> who lies in whose storage (storage.c)
  *         -> rows: launches with kernels (row.c, kernel.c, nest.c) -> lifetimes and offsets (lifetime.c, offset.c)
  *
  * Lists and tasks. Rows belong to lists; a run walks tasks, each of which is one list for one micro-batch. The

@@ -100,8 +100,8 @@ tn_status tn_planner_join(struct tn_planner *p, const struct tn_step *a, const s
                           struct tn_step *out);
 tn_status tn_planner_accepts(struct tn_planner *p, const struct tn_step *plain, const struct tn_step *other);
 
-/* head.c */
-tn_status tn_planner_head(struct tn_planner *p);
+/* both.c */
+tn_status tn_planner_both(struct tn_planner *p);
 
 /* remake.c */
 tn_status tn_planner_remake(struct tn_planner *p);
