@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "data/mapping.h"
 #include "data/meta.h"
 #include "data/tokenizer.h"
 
@@ -21,12 +22,12 @@ static tn_status as_described(const struct tn_tokens *t, uint64_t count, uint64_
 {
     if (t->count != count)
         return tn_error(TN_ERR_INPUT, "%s has %" PRIu64 " tokens, meta.json beside it says %" PRIu64
-                        "; run tenon prepare again", t->map.path, t->count, count);
+                        "; run tenon prepare again", t->path, t->count, count);
     if (t->hash != hash)
         return tn_error(TN_ERR_INPUT,
                         "%s is not the file that meta.json beside it describes (checksum %016" PRIx64
                         ", expected %016" PRIx64 "); run tenon prepare again",
-                        t->map.path, t->hash, hash);
+                        t->path, t->hash, hash);
     return TN_OK;
 }
 

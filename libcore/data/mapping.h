@@ -1,6 +1,6 @@
 /* mapping.h - a whole file as read-only memory.
  *
- * Token files, texts and weights are all read this way. Only regular files are taken: a directory, a pipe or
+ * Texts and weights are read this way; token files, which are read for days, piece by piece (tokens.h). Only regular files are taken: a directory, a pipe or
  * a device is refused, so opening never waits. An empty file is a mapping of 0 bytes. */
 #ifndef TN_DATA_MAPPING_H
 #define TN_DATA_MAPPING_H
@@ -16,6 +16,6 @@ struct tn_mapping {
 tn_status tn_mapping_open(const char *path, struct tn_mapping *out);
 void tn_mapping_close(struct tn_mapping *m);
 
-/* Gives the pages back to the system; the next touch reads them again from the page cache. */
-void tn_mapping_drop(const struct tn_mapping *m, uint64_t offset, uint64_t bytes);
+/* Only the descriptor, which the caller closes, and the size; the same refusals. */
+tn_status tn_mapping_descriptor(const char *path, int *fd, uint64_t *bytes);
 #endif

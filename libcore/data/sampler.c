@@ -45,25 +45,31 @@ uint64_t tn_sampler_eval_start(const struct tn_sampler *s, uint64_t j)
 }
 
 /* One window, read once: the inputs, and the last target from the file; the other targets are inputs. */
-static void fill_one(const struct tn_sampler *s, uint64_t start, int32_t *tokens, int32_t *targets)
+static tn_status fill_one(const struct tn_sampler *s, uint64_t start, int32_t *tokens, int32_t *targets)
 {
     uint64_t n = (uint64_t)s->seq_len;
+    tn_status status = tn_tokens_read(s->tokens, start, n, tokens);
 
-    tn_tokens_read(s->tokens, start, n, tokens);
     memcpy(targets, tokens + 1, (size_t)(n - 1) * sizeof *targets);
-    tn_tokens_read(s->tokens, start + n, 1, targets + n - 1);
+    return status < 0 ? status : tn_tokens_read(s->tokens, start + n, 1, targets + n - 1);
 }
 
-void tn_sampler_fill(const struct tn_sampler *s, uint64_t step, uint64_t first, uint64_t count,
-                     int32_t *tokens, int32_t *targets)
+tn_status tn_sampler_fill(const struct tn_sampler *s, uint64_t step, uint64_t first, uint64_t count,
+                          int32_t *tokens, int32_t *targets)
 {
-    for (uint64_t k = 0; k < count; k++, tokens += s->seq_len, targets += s->seq_len)
-        fill_one(s, tn_sampler_start(s, step, first + k), tokens, targets);
+    tn_status status = TN_OK;
+
+    for (uint64_t k = 0; k < count && status == TN_OK; k++, tokens += s->seq_len, targets += s->seq_len)
+        status = fill_one(s, tn_sampler_start(s, step, first + k), tokens, targets);
+    return status;
 }
 
-void tn_sampler_eval_fill(const struct tn_sampler *s, uint64_t first, uint64_t count, int32_t *tokens,
-                          int32_t *targets)
+tn_status tn_sampler_eval_fill(const struct tn_sampler *s, uint64_t first, uint64_t count, int32_t *tokens,
+                               int32_t *targets)
 {
-    for (uint64_t k = 0; k < count; k++, tokens += s->seq_len, targets += s->seq_len)
-        fill_one(s, tn_sampler_eval_start(s, first + k), tokens, targets);
+    tn_status status = TN_OK;
+
+    for (uint64_t k = 0; k < count && status == TN_OK; k++, tokens += s->seq_len, targets += s->seq_len)
+        status = fill_one(s, tn_sampler_eval_start(s, first + k), tokens, targets);
+    return status;
 }

@@ -37,9 +37,9 @@ uint64_t tn_sampler_start(const struct tn_sampler *s, uint64_t step, uint64_t i)
 uint64_t tn_sampler_eval_start(const struct tn_sampler *s, uint64_t j);
 
 /* Sequences first … first + count - 1: tokens, targets [count][seq_len], row-major. */
-void tn_sampler_fill(const struct tn_sampler *s, uint64_t step, uint64_t first, uint64_t count,
+tn_status tn_sampler_fill(const struct tn_sampler *s, uint64_t step, uint64_t first, uint64_t count,
                      int32_t *tokens, int32_t *targets);
-void tn_sampler_eval_fill(const struct tn_sampler *s, uint64_t first, uint64_t count, int32_t *tokens,
+tn_status tn_sampler_eval_fill(const struct tn_sampler *s, uint64_t first, uint64_t count, int32_t *tokens,
                           int32_t *targets);
 
 /* Windows of an epoch of the shuffled order. */

@@ -14,8 +14,9 @@ tn_status tn_evaluate(struct tn_session *s, const struct tn_sampler *sampler, in
 
     for (int64_t at = first; at < first + count && status == TN_OK; at += batch) {
         double sum = 0, valid = 0;
-        tn_sampler_eval_fill(sampler, (uint64_t)at, (uint64_t)batch, tokens, targets);
-        status = tn_session_evaluate(s, tokens, targets, &sum, &valid);
+        status = tn_sampler_eval_fill(sampler, (uint64_t)at, (uint64_t)batch, tokens, targets);
+        if (status == TN_OK)
+            status = tn_session_evaluate(s, tokens, targets, &sum, &valid);
         m->sum += sum;
         m->count += valid;
     }

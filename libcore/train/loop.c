@@ -222,8 +222,9 @@ static tn_status update(struct train *t, struct tn_progress_update *u, int *skip
     tn_status status;
 
     u->lr = tn_schedule_lr(&t->schedule, t->step);
-    tn_sampler_fill(&t->sampler, (uint64_t)t->step, 0, (uint64_t)shape->global_batch, t->tokens, t->targets);
-    status = work(t, u->lr, &r);
+    status = tn_sampler_fill(&t->sampler, (uint64_t)t->step, 0, (uint64_t)shape->global_batch, t->tokens, t->targets);
+    if (status == TN_OK)
+        status = work(t, u->lr, &r);
     if (status == TN_OK)
         status = judge(t, &r);
     if (status < 0)

@@ -61,8 +61,8 @@ START_TEST(a_text_becomes_a_directory)
     ck_assert_uint_eq(count_names(in_scratch("data")), 1);
     assert_ok(tn_dataset_open(out, 0, 64, &d));
     assert_ok(tn_tokenizer_load(tn_path_join(scratch_arena, out, "tokenizer.json"), &t));
-    tn_tokens_read(&d.train, 0, 900, id);
-    tn_tokens_read(&d.val, 0, 100, id + 900);
+    assert_ok(tn_tokens_read(&d.train, 0, 900, id));
+    assert_ok(tn_tokens_read(&d.val, 0, 100, id + 900));
     assert_ok(tn_file_read(input, 2000, &whole, &n));
     for (int i = 0; i < 1000; i++) {
         piece = tn_tokenizer_piece(t, id[i], &one);
@@ -117,7 +117,7 @@ START_TEST(long_texts_are_cut_between_characters)
     ck_assert_uint_eq(d.val.count, 130001);
     for (uint64_t i = 0; i < 1300001; i++) {
         int32_t id;
-        tn_tokens_read(i < 1170000 ? &d.train : &d.val, i < 1170000 ? i : i - 1170000, 1, &id);
+        assert_ok(tn_tokens_read(i < 1170000 ? &d.train : &d.val, i < 1170000 ? i : i - 1170000, 1, &id));
         ck_assert_int_eq(id, i == 0 ? 0 : (int32_t)(1 + (i - 1) % 17));
     }
     tn_dataset_close(&d);
@@ -166,7 +166,7 @@ START_TEST(a_large_vocabulary_takes_32_bits)
     assert_ok(prepare(path, out, "char", 0.1, 0, &already));
     assert_ok(tn_dataset_open(out, 0, 64, &d));
     ck_assert_uint_eq(d.val.width, 4);
-    tn_tokens_read(&d.val, 6999, 1, &last);
+    assert_ok(tn_tokens_read(&d.val, 6999, 1, &last));
     ck_assert_int_eq(last, 69999);
     tn_dataset_close(&d);
 }

@@ -26,7 +26,7 @@ START_TEST(targets_are_inputs_shifted_by_one)
     for (uint32_t order = TN_ORDER_RANDOM; order <= TN_ORDER_SHUFFLE; order++) {
         assert_ok(tn_sampler_init(&t, "train", order, 1337, 8, 4, &s));
         for (uint64_t step = 0; step < 50; step++) {
-            tn_sampler_fill(&s, step, 0, 4, x[0], y[0]);
+            assert_ok(tn_sampler_fill(&s, step, 0, 4, x[0], y[0]));
             for (uint64_t i = 0; i < 4; i++)
                 for (int k = 0; k < 8; k++) {
                     ck_assert_int_eq(x[i][k], (int32_t)tn_sampler_start(&s, step, i) + k);
@@ -73,10 +73,10 @@ START_TEST(one_window_is_enough)
     open_counting(9, &t);
     for (uint32_t order = TN_ORDER_RANDOM; order <= TN_ORDER_SHUFFLE; order++) {
         assert_ok(tn_sampler_init(&t, "train", order, 1, 8, 3, &s));
-        tn_sampler_fill(&s, 1000000, 2, 1, x, y);
+        assert_ok(tn_sampler_fill(&s, 1000000, 2, 1, x, y));
         ck_assert_int_eq(x[0], 0);
         ck_assert_int_eq(y[7], 8);
-        tn_sampler_eval_fill(&s, 5, 1, x, y);
+        assert_ok(tn_sampler_eval_fill(&s, 5, 1, x, y));
         ck_assert_int_eq(x[0], 0);
     }
     assert_fails(tn_sampler_init(&t, "train", TN_ORDER_RANDOM, 1, 9, 3, &s), TN_ERR_INPUT,
@@ -96,10 +96,10 @@ START_TEST(the_cut_of_a_batch_does_not_matter)
     for (uint32_t order = TN_ORDER_RANDOM; order <= TN_ORDER_SHUFFLE; order++) {
         assert_ok(tn_sampler_init(&t, "train", order, 42, 8, 6, &s));
         for (uint64_t step = 0; step < 100; step++) {
-            tn_sampler_fill(&s, step, 0, 6, x[0], y[0]);
-            tn_sampler_fill(&s, step, 4, 2, px[4], py[4]);
-            tn_sampler_fill(&s, step, 3, 1, px[3], py[3]);
-            tn_sampler_fill(&s, step, 0, 3, px[0], py[0]);
+            assert_ok(tn_sampler_fill(&s, step, 0, 6, x[0], y[0]));
+            assert_ok(tn_sampler_fill(&s, step, 4, 2, px[4], py[4]));
+            assert_ok(tn_sampler_fill(&s, step, 3, 1, px[3], py[3]));
+            assert_ok(tn_sampler_fill(&s, step, 0, 3, px[0], py[0]));
             ck_assert_mem_eq(x, px, sizeof x);
             ck_assert_mem_eq(y, py, sizeof y);
         }

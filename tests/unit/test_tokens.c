@@ -5,6 +5,7 @@
 #include "data/meta.h"
 #include "data/tokens.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <xxhash.h>
 
@@ -29,15 +30,18 @@ START_TEST(reads_what_is_there)
     assert_ok(tn_tokens_open(put_ids("a.bin", 100, 65), 2, 65, &t));
     ck_assert_uint_eq(t.count, 100);
     ck_assert_uint_eq(t.max_id, 64);
-    tn_tokens_read(&t, 63, 5, got);
+    assert_ok(tn_tokens_read(&t, 63, 5, got));
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(got[i], (63 + i) % 65);
-    ck_assert(t.hash == XXH64(t.map.data, 200, 0));
+    uint16_t id[100];
+    for (int i = 0; i < 100; i++)
+        id[i] = (uint16_t)(i % 65);
+    ck_assert(t.hash == XXH64(id, sizeof id, 0));
     tn_tokens_close(&t);
 
     assert_ok(tn_tokens_open(put_file("b.bin", wide, sizeof wide), 4, 70001, &t));
     ck_assert_uint_eq(t.count, 3);
-    tn_tokens_read(&t, 1, 2, got);
+    assert_ok(tn_tokens_read(&t, 1, 2, got));
     ck_assert_int_eq(got[0], 70000);
     ck_assert_int_eq(got[1], 3);
     tn_tokens_close(&t);
@@ -128,11 +132,32 @@ START_TEST(stays_small_in_memory)
     uint64_t before = resident_kib();
     assert_ok(tn_tokens_open(path, 2, 65, &t));
     for (uint64_t i = 0; i < 20000; i++) {
-        tn_tokens_read(&t, i * 7919 * 1024 % (t.count - 1025), 1025, got);
+        assert_ok(tn_tokens_read(&t, i * 7919 * 1024 % (t.count - 1025), 1025, got));
         if (i % 100 == 0 && resident_kib() > most)
             most = resident_kib();
     }
     ck_assert_msg(most < before + (96 << 10), "%" PRIu64 " KiB resident, %" PRIu64 " before", most, before);
+    tn_tokens_close(&t);
+}
+END_TEST
+
+/* A file in use that becomes shorter, or other: a sentence, no signal, and no id beyond the vocabulary. */
+START_TEST(notices_a_file_that_changes)
+{
+    struct tn_tokens t;
+    char *path = put_ids("a.bin", 5000, 65);
+    uint16_t large = 65;
+    int32_t got[100];
+
+    assert_ok(tn_tokens_open(path, 2, 65, &t));
+    int fd = open(path, O_WRONLY);
+    ck_assert_int_eq(pwrite(fd, &large, 2, 2 * 42), 2);
+    assert_ok(tn_tokens_read(&t, 43, 100, got));
+    assert_fails(tn_tokens_read(&t, 0, 100, got), TN_ERR_INPUT, "id 65 of token 42 is outside the vocabulary of 65");
+    ck_assert_int_eq(ftruncate(fd, 8001), 0);
+    close(fd);
+    assert_ok(tn_tokens_read(&t, 3900, 100, got));
+    assert_fails(tn_tokens_read(&t, 3901, 100, got), TN_ERR_INPUT, "a.bin was cut short while it was in use");
     tn_tokens_close(&t);
 }
 END_TEST
@@ -249,6 +274,6 @@ START_TEST(refuses_a_damaged_description)
 END_TEST
 
 TEST_MAIN("tokens", reads_what_is_there, refuses_ids_outside_the_vocabulary, scans_to_the_end,
-          refuses_odd_sizes_and_what_is_no_file, says_how_many_tokens_a_window_needs, stays_small_in_memory,
+          refuses_odd_sizes_and_what_is_no_file, says_how_many_tokens_a_window_needs, stays_small_in_memory, notices_a_file_that_changes,
           opens_a_directory, notices_files_of_another_text, takes_bare_token_files,
           refuses_a_damaged_description)
