@@ -10,21 +10,21 @@
 
 static _Thread_local int current = -1;
 
-/* Makes a runtime's error ours. */
-static tn_status failed(cudaError_t e, tn_status code, const char *what)
+tn_status tn_cuda_failed(cudaError_t e, tn_status code, const char *what)
 {
+    cudaGetLastError();                          /* said here; the next launch is not at fault */
     return tn_error(code, "cuda: %s: %s (error %d, %s)", what, cudaGetErrorString(e), (int)e,
                     cudaGetErrorName(e));
 }
 
-static tn_status use(const struct tn_device *d)
+tn_status tn_cuda_use(const struct tn_device *d)
 {
     cudaError_t e;
 
     if (current == d->number)
         return TN_OK;
     if ((e = cudaSetDevice(d->number)))
-        return failed(e, TN_ERR, "cudaSetDevice");
+        return tn_cuda_failed(e, TN_ERR, "cudaSetDevice");
     current = d->number;
     return TN_OK;
 }
@@ -32,14 +32,14 @@ static tn_status use(const struct tn_device *d)
 /* --- for kernels */
 void *tn_cuda_stream(struct tn_queue *q)
 {
-    return q && !use(q->device) ? q->stream : NULL;
+    return q && !tn_cuda_use(q->device) ? q->stream : NULL;
 }
 
 tn_status tn_cuda_launched(const char *kernel)
 {
     cudaError_t e = cudaGetLastError();
 
-    return e ? failed(e, TN_ERR, kernel) : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, kernel) : TN_OK;
 }
 
 /* --- which GPUs are here */
@@ -95,9 +95,9 @@ static tn_status open_device(uint32_t local_rank, struct tn_device **out)
         free(d);
         return s;
     }
-    if (e || (s = use(d))) {
+    if (e || (s = tn_cuda_use(d))) {
         free(d);
-        return e ? failed(e, TN_ERR, "opening the device") : s;
+        return e ? tn_cuda_failed(e, TN_ERR, "opening the device") : s;
     }
     *out = d;
     return TN_OK;
@@ -110,33 +110,45 @@ static void close_device(struct tn_device *d)
 
 /* --- what it is */
 
-/* Multiply-adds of one multiprocessor in one clock, dense: fp32, and bf16 on tensor cores. */
-static void rates(const struct tn_device *d, double *f32, double *low)
+/* Multiply-adds of one multiprocessor in one clock, dense: fp32, and bf16 or fp16 on tensor cores; 0: not known. */
+static void rates(int major, int minor, double *f32, double *low)
 {
-    const int major = d->properties.major, minor = d->properties.minor;
-
     *f32 = major == 8 && minor == 0 ? 64 : 128;
-    *low = major >= 10 ? 4096 : major == 9 ? 2048 : major == 8 && minor == 0 ? 1024 : 512;
+    *low = major == 10                 ? 4096
+           : major == 9                ? 2048
+           : major == 8 && minor == 0  ? 1024
+           : major == 8 || major == 12 ? 512
+                                       : 0;
 }
 
-/* Said once per device: what a run can be compared with. */
-static void say(const struct tn_device *d)
+/* What data sheets call the peak. That of 9.0 counts tensor cores at 1830 MHz (989 TFLOP/s of an H100 or H200), though
+ * the clock goes up to 1980: shares of it are those that others print. */
+static void find_peaks(const struct tn_device *d, struct tn_device_info *out)
 {
-    int clock = 0, memory_clock = 0, width = 0;
-    double f32, low, per_second;
-    char text[600];
+    int clock = 0, memory_clock = 0, width = 0;  /* kHz, kHz, bits */
+    double f32, low;
 
     cudaDeviceGetAttribute(&clock, cudaDevAttrClockRate, d->number);
     cudaDeviceGetAttribute(&memory_clock, cudaDevAttrMemoryClockRate, d->number);
     cudaDeviceGetAttribute(&width, cudaDevAttrGlobalMemoryBusWidth, d->number);
-    rates(d, &f32, &low);
-    per_second = 2e3 * clock * d->properties.multiProcessorCount;
+    rates(d->properties.major, d->properties.minor, &f32, &low);
+    out->peak_fp32 = 2e3 * f32 * d->properties.multiProcessorCount * clock;
+    out->peak_low = 2e3 * low * d->properties.multiProcessorCount *
+                    (d->properties.major == 9 && clock > 1830000 ? 1830000 : clock);
+    if (tn_cuda_tf32())
+        out->peak_fp32 = out->peak_low / 2;
+    out->peak_memory = 2e3 * memory_clock * (width / 8);
+}
+
+static void say(const struct tn_device *d, const struct tn_device_info *i)
+{
+    char text[600];
+
     snprintf(text, sizeof text,
              "cuda: %.100s, compute capability %d.%d, %d multiprocessors; peak %.1f TFLOP/s in fp32, %.0f in bf16, "
              "%.2f TB/s of memory",
              d->properties.name, d->properties.major, d->properties.minor,
-             d->properties.multiProcessorCount,
-             f32 * per_second / 1e12, low * per_second / 1e12, 2e3 * memory_clock * (width / 8) / 1e12);
+             d->properties.multiProcessorCount, i->peak_fp32 / 1e12, i->peak_low / 1e12, i->peak_memory / 1e12);
     tn_host->log(2, text);
 }
 
@@ -150,16 +162,17 @@ static tn_status info(struct tn_device *d, struct tn_device_info *out)
     };
     size_t available, total;
     cudaError_t e;
-    tn_status s = use(d);
+    tn_status s = tn_cuda_use(d);
 
     if (s)
         return s;
     if ((e = cudaMemGetInfo(&available, &total)))
-        return failed(e, TN_ERR, "cudaMemGetInfo");
+        return tn_cuda_failed(e, TN_ERR, "cudaMemGetInfo");
     all.memory_free = available, all.memory_total = total;
     snprintf(all.name, sizeof all.name, "%.*s", (int)sizeof all.name - 1, d->properties.name);
+    find_peaks(d, &all);
     memcpy(out, &all, out->struct_size < sizeof all ? out->struct_size : sizeof all);
-    say(d);
+    say(d, &all);
     return TN_OK;
 }
 
@@ -167,7 +180,7 @@ static tn_status info(struct tn_device *d, struct tn_device_info *out)
 static tn_status alloc(struct tn_device *d, uint64_t bytes, void **out)
 {
     cudaError_t e;
-    tn_status s = use(d);
+    tn_status s = tn_cuda_use(d);
 
     *out = NULL;
     if (s)
@@ -188,14 +201,37 @@ static tn_status alloc(struct tn_device *d, uint64_t bytes, void **out)
 
 static void free_memory(struct tn_device *d, void *p)
 {
-    if (!use(d))
+    if (!tn_cuda_use(d))
         cudaFree(p);
+}
+
+static tn_status host_alloc(struct tn_device *d, uint64_t bytes, void **out)
+{
+    cudaError_t e;
+    tn_status s = tn_cuda_use(d);
+
+    *out = NULL;
+    if (s)
+        return s;
+    if ((e = cudaHostAlloc(out, bytes, cudaHostAllocDefault))) {
+        cudaGetLastError();
+        *out = NULL;
+        return tn_error(TN_ERR_MEMORY, "cuda: no %.1f MiB of page-locked host memory (%s)", (double)bytes / 1048576,
+                        cudaGetErrorName(e));
+    }
+    return TN_OK;
+}
+
+static void host_free(struct tn_device *d, void *p)
+{
+    if (!tn_cuda_use(d))
+        cudaFreeHost(p);
 }
 
 /* --- queues and events */
 static void queue_close(struct tn_queue *q)
 {
-    if (!use(q->device)) {
+    if (!tn_cuda_use(q->device)) {
         if (q->done)
             cudaEventDestroy(q->done);
         if (q->stream)
@@ -208,7 +244,7 @@ static tn_status queue(struct tn_device *d, struct tn_queue **out)
 {
     struct tn_queue *q = calloc(1, sizeof *q);
     cudaError_t e;
-    tn_status s = use(d);
+    tn_status s = tn_cuda_use(d);
 
     *out = NULL;
     if (!q || s) {
@@ -221,7 +257,7 @@ static tn_status queue(struct tn_device *d, struct tn_queue **out)
         e = cudaEventCreateWithFlags(&q->done, cudaEventDisableTiming);
     if (e) {
         queue_close(q);
-        return failed(e, TN_ERR, "making a queue");
+        return tn_cuda_failed(e, TN_ERR, "making a queue");
     }
     *out = q;
     return TN_OK;
@@ -232,32 +268,32 @@ static tn_status copy(struct tn_queue *q, void *to, const void *from, uint64_t b
     static const enum cudaMemcpyKind kind[] = {cudaMemcpyDeviceToDevice, cudaMemcpyHostToDevice,
                                                cudaMemcpyDeviceToHost};
     cudaError_t e;
-    tn_status s = use(q->device);
+    tn_status s = tn_cuda_use(q->device);
 
     if (s || !bytes)
         return s;
     if (way > 2)
         return tn_error(TN_ERR, "cuda: a copy of kind %u", way);
     e = cudaMemcpyAsync(to, from, bytes, kind[way], q->stream);
-    return e ? failed(e, TN_ERR, "cudaMemcpyAsync") : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, "cudaMemcpyAsync") : TN_OK;
 }
 
 static tn_status fill(struct tn_queue *q, void *to, uint32_t byte, uint64_t bytes)
 {
     cudaError_t e;
-    tn_status s = use(q->device);
+    tn_status s = tn_cuda_use(q->device);
 
     if (s || !bytes)
         return s;
     e = cudaMemsetAsync(to, (int)byte, bytes, q->stream);
-    return e ? failed(e, TN_ERR, "cudaMemsetAsync") : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, "cudaMemsetAsync") : TN_OK;
 }
 
 static tn_status event(struct tn_device *d, struct tn_event **out)
 {
     struct tn_event *v = calloc(1, sizeof *v);
     cudaError_t e;
-    tn_status s = use(d);
+    tn_status s = tn_cuda_use(d);
 
     *out = NULL;
     if (!v || s) {
@@ -267,7 +303,7 @@ static tn_status event(struct tn_device *d, struct tn_event **out)
     v->device = d;
     if ((e = cudaEventCreateWithFlags(&v->event, cudaEventDisableTiming))) {
         free(v);
-        return failed(e, TN_ERR, "cudaEventCreate");
+        return tn_cuda_failed(e, TN_ERR, "cudaEventCreate");
     }
     *out = v;
     return TN_OK;
@@ -275,7 +311,7 @@ static tn_status event(struct tn_device *d, struct tn_event **out)
 
 static void event_close(struct tn_event *v)
 {
-    if (!use(v->device))
+    if (!tn_cuda_use(v->device))
         cudaEventDestroy(v->event);
     free(v);
 }
@@ -283,23 +319,23 @@ static void event_close(struct tn_event *v)
 static tn_status record(struct tn_event *v, struct tn_queue *q)
 {
     cudaError_t e;
-    tn_status s = use(q->device);
+    tn_status s = tn_cuda_use(q->device);
 
     if (s)
         return s;
     e = cudaEventRecord(v->event, q->stream);
-    return e ? failed(e, TN_ERR, "cudaEventRecord") : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, "cudaEventRecord") : TN_OK;
 }
 
 static tn_status wait_event(struct tn_queue *q, struct tn_event *v)
 {
     cudaError_t e;
-    tn_status s = use(q->device);
+    tn_status s = tn_cuda_use(q->device);
 
     if (s)
         return s;
     e = cudaStreamWaitEvent(q->stream, v->event, 0);
-    return e ? failed(e, TN_ERR, "cudaStreamWaitEvent") : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, "cudaStreamWaitEvent") : TN_OK;
 }
 
 static double now(void)
@@ -316,12 +352,12 @@ static tn_status sync_queue(struct tn_queue *q, double seconds)
 {
     const double start = now();
     cudaError_t e;
-    tn_status s = use(q->device);
+    tn_status s = tn_cuda_use(q->device);
 
     if (s)
         return s;
     if ((e = cudaEventRecord(q->done, q->stream)))
-        return failed(e, TN_ERR, "cudaEventRecord");
+        return tn_cuda_failed(e, TN_ERR, "cudaEventRecord");
     while ((e = cudaEventQuery(q->done)) == cudaErrorNotReady) {
         const double waited = now() - start;
 
@@ -330,7 +366,7 @@ static tn_status sync_queue(struct tn_queue *q, double seconds)
         if (waited > 1e-3)
             usleep(20);
     }
-    return e ? failed(e, TN_ERR, "what was on the queue failed") : TN_OK;
+    return e ? tn_cuda_failed(e, TN_ERR, "what was on the queue failed") : TN_OK;
 }
 
 const struct tn_device_api tn_cuda_device = {
@@ -351,4 +387,7 @@ const struct tn_device_api tn_cuda_device = {
     .record = record,
     .wait = wait_event,
     .sync = sync_queue,
+    .host_alloc = host_alloc,
+    .host_free = host_free,
+    .native = tn_cuda_stream,
 };

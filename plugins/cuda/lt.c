@@ -53,6 +53,13 @@ static cudaDataType_t type_of(uint32_t dtype)
     return dtype == TN_BF16 ? CUDA_R_16BF : dtype == TN_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
+int tn_cuda_tf32(void)
+{
+    const char *set = getenv("TENON_CUDA_TF32");
+
+    return set && !strcmp(set, "1");
+}
+
 /* --- making a plan */
 static int set(cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t what, const void *value, size_t size)
 {
@@ -65,10 +72,8 @@ static int describe(struct plan *p)
                                                    CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_GELU_AUX_BIAS,
                                                    CUBLASLT_EPILOGUE_DGELU};
     const struct tn_cuda_matmul *m = &p->of;
-    const char *tf32 = getenv("TENON_CUDA_TF32");
-    const cublasComputeType_t compute = m->dtype == TN_F32 && tf32 && !strcmp(tf32, "1")
-                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
-                                            : CUBLAS_COMPUTE_32F;
+    const cublasComputeType_t compute =
+        m->dtype == TN_F32 && tn_cuda_tf32() ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
     const cublasOperation_t ta = m->bt ? CUBLAS_OP_T : CUBLAS_OP_N, tb = m->at ? CUBLAS_OP_T : CUBLAS_OP_N;
     const cudaDataType_t bias = type_of(m->dtype_bias), aux = type_of(m->dtype_c);
     const uint32_t has_bias = m->epilogue == TN_CUDA_EPI_BIAS || m->epilogue == TN_CUDA_EPI_BIAS_GELU_AUX;

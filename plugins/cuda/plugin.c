@@ -26,5 +26,6 @@ static const struct tn_kernels kernels = {
     .prepare = prepare,
 };
 
-TN_PLUGIN2("cuda", "1.0", "NVIDIA GPUs: device, and kernels of our own and of cuBLASLt", TN_DEVICE_ID, &tn_cuda_device,
-           TN_KERNELS_ID, &kernels);
+TN_PLUGIN_("cuda", "1.0", "NVIDIA GPUs: device, and kernels of our own and of cuBLASLt",
+           TN_DEVICE_ID " " TN_KERNELS_ID " " TN_DEVICE_CAPTURE_ID, NULL, NULL, {TN_DEVICE_ID, &tn_cuda_device},
+           {TN_KERNELS_ID, &kernels}, {TN_DEVICE_CAPTURE_ID, &tn_cuda_capture});
