@@ -1,30 +1,19 @@
 /* cmd_plugins.c - tenon plugins: which plugins there are, in which state, and why one would be chosen.
  *
  * The list asks every sound file in a process of its own what it can do here, so a broken plugin costs a line
- * of the table and nothing else. --explain shows the same knowledge by choice: every candidate with score and
- * reason in the order in which an automatic choice would take them, then every file that was refused. */
+ * of the table and nothing else. --explain shows the same knowledge by choice (plugins_explain.c). */
 #include <stdlib.h>
 
 #include "base/config.h"
 #include "base/status.h"
 #include "options.h"
-#include "plugin/registry.h"
+#include "plugins.h"
 
-struct row {
-    const struct tn_candidate *c;
-    const struct tn_probe *p;
-};
-
-struct rows {
-    struct row *row; /* owned */
-    size_t n;
-};
-
-static tn_status ask_all(struct tn_registry *r, struct rows *out)
+static tn_status ask_all(struct tn_registry *r, struct plugins_rows *out)
 {
     tn_status s;
 
-    *out = (struct rows){0};
+    *out = (struct plugins_rows){0};
     for (const struct tn_candidate *c = NULL; (c = tn_registry_each(r, c));)
         out->n++;
     out->row = calloc(out->n + 1, sizeof *out->row);
@@ -32,7 +21,7 @@ static tn_status ask_all(struct tn_registry *r, struct rows *out)
         return tn_error(TN_ERR_MEMORY, "no memory for a list of %zu plugins", out->n);
     out->n = 0;
     for (const struct tn_candidate *c = NULL; (c = tn_registry_each(r, c));) {
-        struct row *row = &out->row[out->n++];
+        struct plugins_row *row = &out->row[out->n++];
         row->c = c;
         if ((s = tn_registry_ask(r, c, &row->p)) < 0)
             return s;
@@ -41,7 +30,7 @@ static tn_status ask_all(struct tn_registry *r, struct rows *out)
 }
 
 /* A sentence about a file, without the path that the line has already. */
-static const char *cause(const struct row *row)
+const char *plugins_cause(const struct plugins_row *row)
 {
     const char *why = row->p->why;
     size_t n = strlen(row->c->path);
@@ -66,10 +55,10 @@ static void short_ids(const char *ids, char *out, size_t room)
     }
 }
 
-static const char *state(const struct row *row, char *out, size_t room)
+static const char *state(const struct plugins_row *row, char *out, size_t room)
 {
     if (row->p->status < 0) {
-        snprintf(out, room, "refused: %s", cause(row));
+        snprintf(out, room, "refused: %s", plugins_cause(row));
         return out;
     }
     for (uint32_t i = 0; i < row->p->offers; i++) {
@@ -89,7 +78,7 @@ static int wider(int width, const char *text)
     return n > width ? n : width;
 }
 
-static void list(const struct rows *rows)
+static void list(const struct plugins_rows *rows)
 {
     static const char *const head[] = {"NAME", "VERSION", "PROVIDES", "FILE"};
     int width[4] = {4, 7, 8, 4};
@@ -114,97 +103,13 @@ static void list(const struct rows *rows)
     }
 }
 
-/* --- --explain */
-static void explain_places(const struct tn_registry *r)
+static tn_status show(struct tn_registry *r, struct tn_config *c, int explained)
 {
-    printf("Searched, the first place first:\n");
-    for (const struct tn_place_searched *p = tn_registry_places(r); p; p = p->next)
-        printf("  %-18s %s%s%s%s\n", p->said_by, p->directory, p->problem ? " (" : "",
-               p->problem ? p->problem : "", p->problem ? ")" : "");
-}
-
-struct offered {
-    const struct row *row;
-    const struct tn_offer *offer;
-};
-
-static int by_rank(const void *a, const void *b)
-{
-    const struct offered *x = a, *y = b;
-
-    if (x->offer->score != y->offer->score)
-        return x->offer->score < y->offer->score ? 1 : -1;
-    return strcmp(x->row->c->card.note.name, y->row->c->card.note.name);
-}
-
-static void print_offer(const struct tn_interface_type *type, const struct offered *x)
-{
-    const char *name = x->row->c->card.note.name;
-    const struct tn_offer *o = x->offer;
-
-    if (!type->probe)
-        printf("  %-14s %s\n", name, x->row->p->about);
-    else
-        printf("  %-14s %5u  %-10s %s%s\n", name, o->score, o->kinds,
-               o->score ? "" : "not usable: ", *o->why ? o->why : "no reason given");
-}
-
-/* Candidates for one interface: usable ones first, as an automatic choice takes them. */
-static tn_status explain_choice(const struct tn_interface_type *type, const struct rows *rows)
-{
-    struct offered *list = calloc(rows->n + 1, sizeof *list);
-    size_t n = 0;
-
-    if (!list)
-        return tn_error(TN_ERR_MEMORY, "no memory for a list of %zu plugins", rows->n);
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct tn_offer *o =
-            rows->row[i].p->status < 0 ? NULL : tn_probe_offer(rows->row[i].p, type->id);
-        if (o)
-            list[n++] = (struct offered){&rows->row[i], o};
-    }
-    qsort(list, n, sizeof *list, by_rank);
-    printf("\n%s, %s:\n", type->id, type->probe ? "by score unless named" : "by name");
-    if (n && type->probe)
-        printf("  %-14s %5s  %-10s REASON\n", "NAME", "SCORE", type->kind || type->kinds ? "DEVICE" : "");
-    for (size_t i = 0; i < n; i++)
-        print_offer(type, &list[i]);
-    if (!n)
-        printf("  none\n");
-    free(list);
-    return TN_OK;
-}
-
-static void explain_refused(const struct rows *rows)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < rows->n; i++)
-        if (rows->row[i].p->status < 0)
-            printf("%s  %s\n    %s\n", n++ ? "" : "\nRefused:\n", rows->row[i].c->path, cause(&rows->row[i]));
-    if (!n)
-        printf("\nNo file was refused.\n");
-}
-
-static tn_status explain(const struct tn_registry *r, const struct rows *rows)
-{
-    explain_places(r);
-    for (const struct tn_interface_type *t = tn_interface_types; t->id; t++) {
-        tn_status s = explain_choice(t, rows);
-        if (s < 0)
-            return s;
-    }
-    explain_refused(rows);
-    return TN_OK;
-}
-
-static tn_status show(struct tn_registry *r, int explained)
-{
-    struct rows rows;
+    struct plugins_rows rows;
     tn_status s = ask_all(r, &rows);
 
     if (s >= 0 && explained)
-        s = explain(r, &rows);
+        s = plugins_explain(r, c, &rows);
     else if (s >= 0)
         list(&rows);
     free(rows.row);
@@ -222,7 +127,7 @@ static tn_status plugins(const struct options *o)
         return s;
     s = tn_registry_open(tn_config_text(c, "plugins.path"), &r);
     if (s >= 0)
-        s = show(r, options_given(o, "explain"));
+        s = show(r, c, options_given(o, "explain"));
     tn_registry_close(r);
     tn_config_free(c);
     return s;

@@ -105,6 +105,21 @@ tn_status tn_world_join(struct tn_world *w, const struct tn_config *c, tn_status
     return s;
 }
 
+tn_status tn_world_greet(struct tn_world *w)
+{
+    tn_status s = TN_OK;
+
+    if (w->size == 1 || !w->bootstrap)
+        return TN_OK;
+    tn_world_phase(w, "rendezvous", 0);
+    s = tn_world_meet(w);
+    if (s < 0)
+        tn_world_abandon(w, tn_error_text());
+    else
+        tn_world_phase(w, "start", 0);
+    return s;
+}
+
 /* --- opening */
 
 /* Published under the lock, since the watching thread may abort it at any time. */

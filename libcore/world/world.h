@@ -50,6 +50,8 @@ tn_status tn_world_find(struct tn_registry *r, struct tn_config *c, const struct
 /* The configuration is complete, or this rank has a trouble, own, which all learn then. Every rank comes back
  * with the same result, within backend.timeout. */
 tn_status tn_world_join(struct tn_world *w, const struct tn_config *c, tn_status own);
+/* In place of join: the others are met, and nothing is agreed on, since the point is to see how they differ. */
+tn_status tn_world_greet(struct tn_world *w);
 tn_status tn_world_open(struct tn_world *w);
 void tn_world_close(struct tn_world *w); /* takes; collective, unless something failed. NULL is fine */
 

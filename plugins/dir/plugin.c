@@ -83,7 +83,7 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     if ((s = place(&p)) < 0)
         return s;
     *score = 70;
-    snprintf(why, why_size, "TENON_DIR: rank %u of %u", p.rank, p.size);
+    snprintf(why, why_size, "TENON_DIR: %u ranks", p.size);
     return TN_OK;
 }
 

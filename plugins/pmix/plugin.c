@@ -34,7 +34,7 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
         return tn_error(TN_ERR_CONFIG, "pmix: PMIX_RANK is \"%.40s\", which is no number", rank);
     else {
         *score = 60;
-        snprintf(why, why_size, "PMIx: rank %.10s of %.40s", rank, space);
+        snprintf(why, why_size, "PMIx: name space %.40s", space);
     }
     return TN_OK;
 }
