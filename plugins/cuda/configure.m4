@@ -39,6 +39,7 @@ TN_END
 AS_IF([test -z "$tn_missing"], [AC_MSG_RESULT([$CUDA_ROOT])
      tn_found="`$NVCC --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/CUDA \1/p'` in $CUDA_ROOT"],
     [AC_MSG_RESULT([no])])])
+tn_cuda_built=$tn_build
 AC_SUBST([CUDA_ROOT])
 AC_SUBST([CUDA_LIBDIR])
 
