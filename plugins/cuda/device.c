@@ -140,10 +140,14 @@ static void find_peaks(const struct tn_device *d, struct tn_device_info *out)
     out->peak_memory = 2e3 * memory_clock * (width / 8);
 }
 
-static void say(const struct tn_device *d, const struct tn_device_info *i)
+/* Once for each device. */
+static void say(struct tn_device *d, const struct tn_device_info *i)
 {
     char text[600];
 
+    if (d->said)
+        return;
+    d->said = 1;
     snprintf(text, sizeof text,
              "cuda: %.100s, compute capability %d.%d, %d multiprocessors; peak %.1f TFLOP/s in fp32, %.0f in bf16, "
              "%.2f TB/s of memory",

@@ -90,6 +90,16 @@ static tn_status connect(struct tn_comm *c, double until)
     return s ? s : tn_nccl_settle(c, 3, until, "connect");
 }
 
+/* What is on the lanes' streams ends, unless the world does. */
+static tn_status idle(const struct tn_comm *c, double until)
+{
+    tn_status s = TN_ERR_TIMEOUT;
+
+    while (s == TN_ERR_TIMEOUT && tn_nccl_now() < until && !atomic_load(&c->world->dead))
+        s = tn_nccl_drain(c, tn_nccl_now() + 0.05);
+    return s;
+}
+
 /* One element from all, to and from both neighbours. */
 static tn_status first_exchange(struct tn_comm *c, double until)
 {
@@ -110,7 +120,7 @@ static tn_status first_exchange(struct tn_comm *c, double until)
         s = tn_nccl_cuda(c->world, cudaStreamWaitEvent(l[1].stream, c->ready, 0), "cudaStreamWaitEvent");
     if (!s)
         s = tn_nccl_enqueue(c, t, sizeof t / sizeof *t);
-    if (!s && tn_nccl_drain(c, until)) {
+    if (!s && idle(c, until)) {
         char group[120], missing[160];
 
         tn_comm_say(c, group, sizeof group);
@@ -282,7 +292,7 @@ static void leave(struct tn_comm *c)
 static void finish(struct tn_comm *c)
 {
     const double until = tn_nccl_now() + c->world->seconds;
-    tn_status s = tn_nccl_drain(c, until);
+    tn_status s = idle(c, until);
 
     pthread_mutex_lock(&c->lock);
     for (int i = 0; i < TN_LANES && !s; i++)
@@ -304,12 +314,12 @@ static void finish(struct tn_comm *c)
 /* What is still used by a stream that does not end is left. */
 static void comm_free(struct tn_comm *c)
 {
-    const int idle = tn_nccl_drain(c, tn_nccl_now()) == TN_OK;
+    const int ended = tn_nccl_drain(c, tn_nccl_now()) == TN_OK;
 
-    for (int i = 0; i < TN_LANES && idle; i++)
+    for (int i = 0; i < TN_LANES && ended; i++)
         if (c->lane[i].stream)
             cudaStreamDestroy(c->lane[i].stream);
-    if (idle) {
+    if (ended) {
         tn_nccl_halves_free(c);
         tn_nccl_spares_free(c);
         if (c->ready)
