@@ -40,6 +40,8 @@ extern struct tn_fake_counts {
     uint64_t launches, copies, fills, products, collectives, replays, waits;
 } tn_fake_counts;
 TN_FAKE_API struct tn_fake_counts *tn_fake_count(void);
+/* Objects of the libraries on top that must not be left at the end. */
+TN_FAKE_API void tn_fake_library_object(int more);
 
 /* --- memory.c: of devices, and page-locked */
 int tn_fake_devices(void);
@@ -50,7 +52,7 @@ cudaError_t tn_fake_pin(size_t bytes, void **out);
 cudaError_t tn_fake_unpin(void *p);
 void tn_fake_memory_info(int device, size_t *available, size_t *total);
 int tn_fake_is_device(const void *p);                      /* in any device's addresses, live or not; returns number + 1 */
-int tn_fake_is_pinned(const void *p, size_t bytes);
+TN_FAKE_API int tn_fake_is_pinned(const void *p, size_t bytes);
 /* Room from p to the end of its live allocation; 0: there is none. */
 TN_FAKE_API size_t tn_fake_room(const void *p);
 /* NULL if these bytes are inside one live allocation of the device, else what is wrong (valid until the next call). */
@@ -58,7 +60,7 @@ TN_FAKE_API const char *tn_fake_range(int device, const void *p, size_t bytes);
 /* What is wrong with a kernel's parameter, looked through for addresses: NULL if nothing. */
 const char *tn_fake_parameter(int device, const void *bytes, size_t size);
 /* The device's memory can be touched by this process until tn_fake_close; op is named if something goes wrong. */
-void tn_fake_open(int device, const char *op);
+TN_FAKE_API void tn_fake_open(int device, const char *op);
 void tn_fake_close(void);
 void tn_fake_check_margins(int device, const char *op);
 uint32_t tn_fake_memory_leaks(void);

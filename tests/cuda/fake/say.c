@@ -12,7 +12,7 @@
 
 static pthread_mutex_t lock;
 static uint64_t random_state, seed;
-static uint32_t blamed;
+static uint32_t blamed, library_objects;
 static pid_t process;
 static _Thread_local cudaError_t last;
 struct tn_fake_counts tn_fake_counts;
@@ -20,6 +20,11 @@ struct tn_fake_counts tn_fake_counts;
 struct tn_fake_counts *tn_fake_count(void)
 {
     return &tn_fake_counts;
+}
+
+void tn_fake_library_object(int more)
+{
+    library_objects += (uint32_t)more;
 }
 
 void tn_fake_lock(void)
@@ -153,8 +158,9 @@ static void at_end(int status, void *unused)
                 (unsigned long long)c->collectives, (unsigned long long)c->replays);
     if (status)
         return;                                  /* who fails need not tidy up */
-    if (memory || streams || events || graphs)
-        tn_fake_blame("leaked: %u allocations, %u streams, %u events, %u graphs", memory, streams, events, graphs);
+    if (memory || streams || events || graphs || library_objects)
+        tn_fake_blame("leaked: %u allocations, %u streams, %u events, %u graphs, %u communicators", memory, streams,
+                      events, graphs, library_objects);
     if (blamed)
         _exit(97);
 }
