@@ -35,6 +35,9 @@ struct bench {
  * the square product and its bytes at the memory's rate; never below 0. */
 double bench_lost(const struct bench *b, const struct tn_measure_node *n);
 
+/* The step's share of what the device says is its peak: model FLOPs utilisation; the device says one. */
+double bench_share(const struct bench *b);
+
 void bench_text(const struct bench *b);
 tn_status bench_json(const struct bench *b);
 

@@ -101,6 +101,12 @@ static json_t *whole(const struct bench *b)
         start(b), "minor_faults", m->minor_faults, "major_faults", m->major_faults, "first_loss",
         m->first_loss, "last_loss", m->last_loss);
 
+    if (o && m->peak > 0) {
+        json_object_set_new(o, "peak_gflops", json_real(m->peak / 1e9));
+        json_object_set_new(o, "share_of_peak", json_real(bench_share(b)));
+    }
+    if (o && m->device_bytes)
+        json_object_set_new(o, "device_bytes", json_integer((json_int_t)m->device_bytes));
     if (o && m->allocations >= 0)
         json_object_set_new(o, "allocations", json_real(m->allocations));
     if (o && b->has_rates) {

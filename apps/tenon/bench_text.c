@@ -43,6 +43,19 @@ static void print_steps(const struct bench *b)
            many ? ", of all ranks" : "");
 }
 
+/* Of a device that says so. */
+static void print_peak(const struct bench *b)
+{
+    const struct tn_measure *m = &b->steps;
+
+    if (m->peak > 0)
+        printf("%-13s %.1f TFLOP/s by the device's own account; the step is %.3f of it (MFU)\n", "peak", m->peak / 1e12,
+               bench_share(b));
+    if (m->device_bytes)
+        printf("%-13s %.1f MB taken since it was opened; the plan has %.1f MB\n", "device memory",
+               (double)m->device_bytes / 1e6, (double)m->planned / 1e6);
+}
+
 static void print_rates(const struct bench *b)
 {
     int64_t ranks = tn_session_shape(b->session)->world;
@@ -139,6 +152,7 @@ void bench_text(const struct bench *b)
     print_first(b);
     print_setting(b);
     print_steps(b);
+    print_peak(b);
     print_rates(b);
     print_memory(b);
     print_nodes(b);

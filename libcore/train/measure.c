@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include "base/debug.h"
 #include "plan/report.h"
+#include "train/engine.h"
 #include "train/measure_own.h"
 
 const char *const tn_measure_phase_name[TN_MEASURE_PHASES] = {
@@ -68,6 +69,18 @@ static void measure_memory(const struct tn_session *s, struct tn_measure *m)
     m->rss_peak = status_bytes("VmHWM");
     if (!m->rss_peak && !getrusage(RUSAGE_SELF, &u))
         m->rss_peak = (uint64_t)u.ru_maxrss * 1024;
+}
+
+/* What the device says of itself, and what it lacks since it was opened. */
+static void measure_device(const struct tn_session *s, struct tn_measure *m)
+{
+    const struct tn_engine *e = tn_session_engine(s);
+    struct tn_device_info now = {.struct_size = sizeof now};
+
+    m->peak = tn_session_shape(s)->dtype == TN_F32 ? e->info.peak_fp32 : e->info.peak_low;
+    if (!e->info.host_access && e->device_api->info(e->device, &now) == TN_OK &&
+        now.memory_free < e->info.memory_free)
+        m->device_bytes = e->info.memory_free - now.memory_free;
 }
 
 /* --- many updates */
@@ -153,6 +166,7 @@ tn_status tn_measure_steps(struct tn_session *s, const struct tn_measure_options
         (status = tn_session_most(s, &out->first, 1)))
         return status;
     measure_memory(s, out);
+    measure_device(s, out);
     summarize(s, phase, arena, out);
     return TN_OK;
 }

@@ -46,6 +46,8 @@ struct tn_measure {
         allocations;         /* of an update, after the warm-up; allocations -1: not counted */
     uint64_t planned, arena; /* bytes; planned: all that is allocated on the device */
     uint64_t rss, rss_peak;  /* bytes of the process after the last update */
+    uint64_t device_bytes;   /* taken of a device whose memory is not the host's, libraries and all; else 0 */
+    double peak;             /* operations a second that the device says it can, in the step's dtype; 0: it does not */
 };
 
 /* The session is open for TRAIN and has weights. A step that is skipped is an error. */
@@ -82,8 +84,9 @@ struct tn_measure_product {
 /* The step's products, each shape once. */
 tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, struct tn_measure_product **out,
                               uint32_t *n);
-/* One of n x n x n; n is made smaller where it would take longer than a few seconds. */
-tn_status tn_measure_square(struct tn_session *s, uint32_t n, struct tn_arena *arena,
+/* One of n x n x n; n is made smaller where it would take longer than a few seconds. low: in the step's dtype, else in
+ * fp32. */
+tn_status tn_measure_square(struct tn_session *s, uint32_t n, uint32_t low, struct tn_arena *arena,
                             struct tn_measure_product *out, uint32_t *side);
 /* Their rate, weighted by the work that the step has of each: FLOP/s. */
 double tn_measure_rate(const struct tn_measure_product *p, uint32_t n);

@@ -279,9 +279,10 @@ tn_status tn_measure_products(struct tn_session *s, struct tn_arena *arena, stru
     return status;
 }
 
-tn_status tn_measure_square(struct tn_session *s, uint32_t most, struct tn_arena *arena,
+tn_status tn_measure_square(struct tn_session *s, uint32_t most, uint32_t low, struct tn_arena *arena,
                             struct tn_measure_product *out, uint32_t *side)
 {
+    const uint32_t dtype = low ? tn_session_shape(s)->dtype : TN_F32;
     tn_status status = TN_OK;
     double estimate = 0;
 
@@ -290,8 +291,8 @@ tn_status tn_measure_square(struct tn_session *s, uint32_t most, struct tn_arena
         int64_t n = *side;
         status =
             time_product(s,
-                         &(struct product){matrix(TN_F32, "m", n, "k", n), matrix(TN_F32, "k", n, "n", n),
-                                           matrix(TN_F32, "m", n, "n", n)},
+                         &(struct product){matrix(dtype, "m", n, "k", n), matrix(dtype, "k", n, "n", n),
+                                           matrix(dtype, "m", n, "n", n)},
                          arena, out);
         estimate =
             out->seconds * (double)most / (double)n * (double)most / (double)n * (double)most / (double)n;

@@ -25,6 +25,7 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
     s->shape.mesh = s->mesh;
     s->shape.world = tn_mesh_world(&s->mesh);
     s->shape.rank = tn_mesh_rank(&s->mesh);
+    s->shape.dtype = session_dtype(c);
     *out = s;
     return TN_OK;
 }

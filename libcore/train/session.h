@@ -51,6 +51,7 @@ struct tn_session_shape {
     struct tn_mesh mesh;                         /* seen by this rank */
     int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
     int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without the position table */
+    uint32_t dtype;                              /* of what is computed: backend.dtype */
 };
 const struct tn_session_shape *tn_session_shape(const struct tn_session *s);
 const struct tn_model_config *tn_session_model(const struct tn_session *s);

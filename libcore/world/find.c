@@ -103,6 +103,36 @@ static tn_status locate(struct tn_registry *r, struct tn_config *c, struct tn_wo
 }
 
 /* --- the communicator */
+
+/* kinds: "cuda, cpu". */
+static const char *lacks_device(void *kind, const struct tn_candidate *c, const struct tn_offer *o)
+{
+    const size_t n = strlen(kind);
+
+    (void)c;
+    for (const char *p = o->kinds; (p = strstr(p, kind)); p += n)
+        if ((p == o->kinds || p[-1] == ' ') && (!p[n] || p[n] == ','))
+            return NULL;
+    return "does not take this device's memory";
+}
+
+/* Left open, on a device whose memory is not the host's: the best of those that take it. */
+static tn_status find_near(struct tn_registry *r, const struct tn_config *c, const void **table)
+{
+    const char *kind = tn_config_text(c, "backend.device");
+    const struct tn_device_api *device = NULL;
+    const void *best = NULL;
+
+    *table = NULL;
+    if (!kind && tn_registry_best(r, "backend.device", TN_DEVICE_ID, NULL, NULL, &best) == TN_OK)
+        device = best, kind = device->kind;
+    if (kind && strcmp(kind, "cpu") &&
+        tn_registry_best(r, "backend.comm", TN_COMM_ID, lacks_device, (void *)kind, table) == TN_OK)
+        return TN_OK;
+    tn_error_clear();
+    return TN_DECLINED;
+}
+
 static tn_status find_comm(struct tn_registry *r, struct tn_config *c, struct tn_world *w)
 {
     const void *table = NULL;
@@ -112,8 +142,10 @@ static tn_status find_comm(struct tn_registry *r, struct tn_config *c, struct tn
     if (w->size == 1 && !tn_config_text(c, "backend.comm") &&
         tn_registry_get(r, "backend.comm", "self", TN_COMM_ID, &table) == TN_OK)
         s = TN_OK;
-    else
+    else if (tn_config_text(c, "backend.comm") || find_near(r, c, &table))
         s = choose(r, c, "backend.comm", TN_COMM_ID, &table);
+    else
+        s = TN_OK;
     if (s < 0)
         return s;
     w->comm_api = table;

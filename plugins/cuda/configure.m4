@@ -39,6 +39,7 @@ TN_END
 AS_IF([test -z "$tn_missing"], [AC_MSG_RESULT([$CUDA_ROOT])
      tn_found="`$NVCC --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/CUDA \1/p'` in $CUDA_ROOT"],
     [AC_MSG_RESULT([no])])])
+tn_cuda_built=$tn_build
 AC_SUBST([CUDA_ROOT])
 AC_SUBST([CUDA_LIBDIR])
 
@@ -64,3 +65,7 @@ CXXFLAGS=$tn_saved_CXXFLAGS
 AC_LANG_POP([C++])
 AC_SUBST([EMU_SANITIZER])
 AM_CONDITIONAL([CUDA_EMULATED], [test $tn_cuda_emulated = yes])
+
+# Fakes of the libraries, on which the plugins run without a GPU (tests/cuda/fake): for the version whose names they have.
+AM_CONDITIONAL([CUDA_FAKES], [test $tn_build = yes && test $tn_cuda_emulated = yes && test -z "$SANITIZER_FLAGS" &&
+    "$NVCC" --version | grep 'release 13\.' >/dev/null])

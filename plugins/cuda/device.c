@@ -140,10 +140,14 @@ static void find_peaks(const struct tn_device *d, struct tn_device_info *out)
     out->peak_memory = 2e3 * memory_clock * (width / 8);
 }
 
-static void say(const struct tn_device *d, const struct tn_device_info *i)
+/* Once for each device. */
+static void say(struct tn_device *d, const struct tn_device_info *i)
 {
     char text[600];
 
+    if (d->said)
+        return;
+    d->said = 1;
     snprintf(text, sizeof text,
              "cuda: %.100s, compute capability %d.%d, %d multiprocessors; peak %.1f TFLOP/s in fp32, %.0f in bf16, "
              "%.2f TB/s of memory",
@@ -361,6 +365,7 @@ static tn_status sync_queue(struct tn_queue *q, double seconds)
     while ((e = cudaEventQuery(q->done)) == cudaErrorNotReady) {
         const double waited = now() - start;
 
+        cudaGetLastError();                      /* "not ready" counts as one: the next launch is not at fault */
         if (waited > seconds)
             return tn_error(TN_ERR_TIMEOUT, "cuda: device %d is not done after %.1f s", q->device->number, waited);
         if (waited > 1e-3)

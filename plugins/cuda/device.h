@@ -6,7 +6,7 @@
 #include "cuda.h"
 
 struct tn_device {
-    int number;
+    int number, said;
     struct cudaDeviceProp properties;
 };
 struct tn_queue {
