@@ -217,6 +217,8 @@ static tn_status look(struct tn_request *r)
             e = cudaEventQuery(r->done[i]);
     if (atomic_load(&w->dead))
         return tn_nccl_failed(w);
+    if (e == cudaErrorNotReady)
+        cudaGetLastError();                      /* counts as an error: the next launch is not at fault */
     if (e == cudaErrorNotReady || (!e && open))
         return TN_DECLINED;
     return tn_nccl_cuda(w, e, "a transfer");
@@ -285,6 +287,7 @@ tn_status tn_nccl_drain(const struct tn_comm *c, double until)
         cudaError_t e;
 
         while (c->lane[i].stream && (e = cudaStreamQuery(c->lane[i].stream))) {
+            cudaGetLastError();
             if (e != cudaErrorNotReady || tn_nccl_now() > until)
                 return e == cudaErrorNotReady ? TN_ERR_TIMEOUT : TN_ERR;
             tn_nccl_nap(tn_nccl_now() - begin);

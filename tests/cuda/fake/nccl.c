@@ -34,7 +34,7 @@ struct ncclComm {
     uint32_t questions;                          /* until it has done what it was asked for */
     uint64_t issued, finished, posted, collectives;
     ncclResult_t error;
-    char text[300];
+    char text[420];
     struct group *late;                          /* to be put on its stream */
     cudaStream_t late_stream;
 };
