@@ -365,6 +365,7 @@ static tn_status sync_queue(struct tn_queue *q, double seconds)
     while ((e = cudaEventQuery(q->done)) == cudaErrorNotReady) {
         const double waited = now() - start;
 
+        cudaGetLastError();                      /* the answer counts as an error, and the next launch is not at fault */
         if (waited > seconds)
             return tn_error(TN_ERR_TIMEOUT, "cuda: device %d is not done after %.1f s", q->device->number, waited);
         if (waited > 1e-3)
