@@ -58,6 +58,14 @@ uint32_t tn_nccl_lanes(const struct tn_comm *c, const struct tn_transfer *t, uin
     return lanes;
 }
 
+cudaError_t tn_nccl_copy(struct tn_comm *c, void *to, const void *from, uint64_t bytes)
+{
+    if (!c->on_host)
+        return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->lane[0].stream);
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+
 /* --- the calls. Each returns NCCL's answer; those that cannot be had are not made. */
 
 static ncclResult_t gather(struct tn_comm *c, const struct tn_transfer *t)
@@ -110,7 +118,7 @@ static ncclResult_t exchange(struct tn_comm *c, const struct tn_transfer *t)
         const uint64_t out = count_of(t, p), in = count_in_of(t, p);
 
         if (p == c->rank && out) {
-            if (cudaMemcpyAsync(to, from, out * width, cudaMemcpyDefault, l->stream))
+            if (tn_nccl_copy(c, to, from, out * width))
                 return ncclUnhandledCudaError;
         } else if (p != c->rank) {
             if (out)
@@ -162,10 +170,8 @@ static tn_status alone(struct tn_comm *c, const struct tn_transfer *t)
     tn_transfer_sizes(c, t, &from, &to);
     if (!to || t->to == t->from)
         return TN_OK;
-    return tn_nccl_cuda(
-        c->world,
-        cudaMemcpyAsync(t->to, t->from, to * tn_nccl_width(t->dtype), cudaMemcpyDefault, c->lane[0].stream),
-        "cudaMemcpyAsync");
+    return tn_nccl_cuda(c->world, tn_nccl_copy(c, t->to, t->from, to * tn_nccl_width(t->dtype)),
+                        "cudaMemcpyAsync");
 }
 
 /* What NCCL does by itself, as one group of calls. */

@@ -85,7 +85,7 @@ template <class T> __device__ static T join(uint32_t reduce, T a, T b)
 }
 
 template <class T>
-static __global__ void __launch_bounds__(THREADS) fold(TN_PARAM(tn_fold) f)
+static __global__ void __launch_bounds__(THREADS) fold_parts(TN_PARAM(tn_fold) f)
 {
     const uint64_t step = gridDim.x * (uint64_t)THREADS;
 
@@ -105,6 +105,6 @@ extern "C" int tn_nccl_fold(const struct tn_fold *f, void *stream)
     const uint32_t grid = blocks < 1024 ? (uint32_t)blocks : 1024;
 
     if (f->dtype == TN_F64)
-        return TN_LAUNCH(fold<double>, grid, THREADS, stream, *f);
-    return TN_LAUNCH(fold<float>, grid, THREADS, stream, *f);
+        return TN_LAUNCH(fold_parts<double>, grid, THREADS, stream, *f);
+    return TN_LAUNCH(fold_parts<float>, grid, THREADS, stream, *f);
 }

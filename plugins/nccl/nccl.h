@@ -77,8 +77,9 @@ struct tn_comm {
     uint64_t scratch_bytes; /* at least 8 n² */
     const uint8_t **from;   /* [n], exact.c's */
     uint64_t *counts;
-    struct tn_half *half;    /* oldest first; sends only, or receives only */
-    struct tn_transfer last; /* begun, for what is said of a failure */
+    struct tn_half *half;        /* oldest first; sends only, or receives only */
+    struct tn_transfer last;     /* begun, for what is said of a failure */
+    uint32_t on_host, reserved0; /* what is being started is page-locked memory, and ready */
     pthread_mutex_t spares;
     struct tn_request *spare;
 };
@@ -159,6 +160,9 @@ void tn_transfer_sizes(const struct tn_comm *c, const struct tn_transfer *t, uin
 uint32_t tn_nccl_lanes(const struct tn_comm *c, const struct tn_transfer *t, uint32_t n);
 /* All but transfers to itself, on the lanes' streams. c's lock is held. */
 tn_status tn_nccl_enqueue(struct tn_comm *c, const struct tn_transfer *t, uint32_t n);
+
+/* What a rank gives itself. A stream would make the caller wait for a copy within the host's memory. */
+cudaError_t tn_nccl_copy(struct tn_comm *c, void *to, const void *from, uint64_t bytes);
 
 /* --- exact.c */
 int tn_nccl_is_exact(const struct tn_comm *c, const struct tn_transfer *t);

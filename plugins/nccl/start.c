@@ -107,7 +107,6 @@ static tn_status meet_self(struct tn_comm *c, struct tn_request *r, const struct
     struct tn_half *h = c->half;
     const struct tn_transfer *give = t->op == TN_SEND ? t : h ? &h->what : NULL;
     const struct tn_transfer *take = t->op == TN_SEND ? h ? &h->what : NULL : t;
-    cudaStream_t on = c->lane[0].stream;
     cudaError_t e = cudaSuccess;
     tn_status s;
 
@@ -118,10 +117,12 @@ static tn_status meet_self(struct tn_comm *c, struct tn_request *r, const struct
                             "nccl: rank %u sends itself %llu elements and receives %llu", c->rank,
                             (unsigned long long)give->count, (unsigned long long)take->count);
     if (h->ready)
-        e = cudaStreamWaitEvent(on, h->ready, 0);
+        e = cudaStreamWaitEvent(c->lane[0].stream, h->ready, 0);
+    if (!e && give->count && !r->host != !h->request->host)
+        return tn_nccl_fail(c->world, TN_ERR, "nccl: rank %u sends itself memory of the host as the device's",
+                            c->rank);
     if (!e && give->count)
-        e = cudaMemcpyAsync(take->to, give->from, give->count * tn_nccl_width(give->dtype), cudaMemcpyDefault,
-                            on);
+        e = tn_nccl_copy(c, take->to, give->from, give->count * tn_nccl_width(give->dtype));
     if ((s = tn_nccl_cuda(c->world, e, "cudaMemcpyAsync")))
         return s;
     s = record(h->request, 0);
@@ -149,6 +150,7 @@ static tn_status begin(struct tn_comm *c, struct tn_request *r, const struct tn_
     uint32_t lanes = c->n == 1 ? 1 : tn_nccl_lanes(c, t, n);
     tn_status s = TN_OK;
 
+    c->on_host = r->host != NULL;
     for (uint32_t i = 0; i < n; i++) {
         if ((t[i].op == TN_SEND || t[i].op == TN_RECV) && t[i].peer == c->rank)
             lanes |= 1;
@@ -215,6 +217,8 @@ static tn_status look(struct tn_request *r)
     for (int i = 0; i < TN_LANES && !e; i++)
         if (lanes >> i & 1)
             e = cudaEventQuery(r->done[i]);
+    if (e == cudaErrorNotReady)
+        cudaGetLastError(); /* the answer counts as an error of the next launch */
     if (atomic_load(&w->dead))
         return tn_nccl_failed(w);
     if (e == cudaErrorNotReady)
