@@ -286,29 +286,74 @@ static int run(const void *what, uint64_t ticket)
     const struct execution *e = what;
 
     (void)ticket;
-    memset(e->workspace, 0xff,
-           workspace_of(e->config)); /* all of it is the engine's; it also has to be there */
+    memset(e->workspace, 0xff, workspace_of(e->config)); /* all of it is the engine's, and has to be there */
     tn_fake_compute(e->config->graph, &e->at);
     return 0;
+}
+
+/* The fake CUDA runtime's, if it is in the process. */
+static struct {
+    int asked;
+    __typeof__(tn_fake_put) *put;
+    __typeof__(tn_fake_range) *range;
+    __typeof__(tn_fake_stream_device) *device;
+    __typeof__(tn_fake_blame) *blame;
+} runtime;
+
+static void find_runtime(void)
+{
+    char name[32];
+    void *so;
+
+    runtime.asked = 1;
+    snprintf(name, sizeof name, "libcudart.so.%d", CUDART_VERSION / 1000);
+    if (!(so = dlopen(name, RTLD_LAZY | RTLD_NOLOAD)))
+        return;
+    *(void **)&runtime.put = dlsym(so, "tn_fake_put"), *(void **)&runtime.range = dlsym(so, "tn_fake_range");
+    *(void **)&runtime.device = dlsym(so, "tn_fake_stream_device"),
+           *(void **)&runtime.blame = dlsym(so, "tn_fake_blame");
+    dlclose(so);
+}
+
+/* Every tensor and the workspace inside one allocation of the stream's device. */
+static const char *misplaced(cudaStream_t stream, const struct execution *e)
+{
+    const int device = runtime.device(stream);
+    const char *why =
+        device < 0 ? "no such stream" : runtime.range(device, e->workspace, workspace_of(e->config));
+
+    for (int64_t i = 0; i < e->at.n && !why; i++)
+        if (e->at.bytes[i])
+            why = runtime.range(device, e->at.at[i], (size_t)e->at.bytes[i]);
+    return why;
 }
 
 static cudnnStatus_t put(cudaStream_t stream, const struct execution *e)
 {
     static const struct tn_fake_kind kind = {.name = "cuDNN", .run = run};
-    cudaError_t (*put_on)(cudaStream_t, const struct tn_fake_kind *, const void *, size_t) = NULL;
-    char name[32];
-    void *runtime, *f;
+    const char *why;
 
-    snprintf(name, sizeof name, "libcudart.so.%d", CUDART_VERSION / 1000);
-    if ((runtime = dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) && (f = dlsym(runtime, "tn_fake_put")))
-        memcpy(&put_on, &f, sizeof f);
-    if (runtime)
-        dlclose(runtime);
-    if (!put_on)
+    if (!runtime.asked)
+        find_runtime();
+    if (!runtime.put) {
         run(e, 0);
-    else if (put_on(stream, &kind, e, sizeof *e))
-        return tn_fake_wrong(CUDNN_STATUS_EXECUTION_FAILED, "the runtime does not take it");
-    return CUDNN_STATUS_SUCCESS;
+        return CUDNN_STATUS_SUCCESS;
+    }
+    if ((why = misplaced(stream, e))) {
+        runtime.blame("cudnnBackendExecute: %s", why);
+        return tn_fake_wrong(CUDNN_STATUS_BAD_PARAM, "%s", why);
+    }
+    return runtime.put(stream, &kind, e, sizeof *e)
+               ? tn_fake_wrong(CUDNN_STATUS_EXECUTION_FAILED, "the runtime does not take it")
+               : CUDNN_STATUS_SUCCESS;
+}
+
+__attribute__((destructor)) static void summary(void)
+{
+    const char *asked = getenv("TENON_FAKE_SUMMARY");
+
+    if (asked && !strcmp(asked, "1"))
+        fprintf(stderr, "fake: cuDNN was given %llu graphs\n", (unsigned long long)tn_fake_cudnn_executed);
 }
 
 API cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t p, cudnnBackendDescriptor_t v)

@@ -448,7 +448,9 @@ const char *tn_fake_check_binding(const struct tn_fake_descriptor *graph, struct
                 return "a tensor has no address";
             if (t.by_value)
                 memcpy(&b->number[k], b->at[k], sizeof b->number[k]);
-            else if ((uintptr_t)b->at[k] % 16)
+            else
+                b->bytes[k] = t.extent * width(t.type);
+            if (!t.by_value && (uintptr_t)b->at[k] % 16)
                 return "a tensor is not at a multiple of 16 bytes";
         }
     return NULL;
