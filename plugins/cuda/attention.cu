@@ -2,7 +2,7 @@
  *
  * A block has a tile of queries of one head and walks over the tiles of keys; with `causal` it stops where no key
  * is seen any more. Masked and dropped weights are marked, and skipped, never multiplied by 0. This is the kernel
- * for any strides, positions and masks; where cuDNN has a plan it is faster by far. */
+ * for any strides, positions and masks; where cuDNN has a plan (dnn_kernel.c) that is faster by far. */
 #include "attention.cuh"
 
 #define SKIP (-1.0f)                             /* a weight that is not there */
@@ -178,5 +178,7 @@ extern "C" tn_status tn_cuda_prepare_attention(const struct tn_problem *p, struc
 
     if (!s && !cut(&a, a.width <= 128 ? 32 : 16))
         s = TN_DECLINED;
-    return s ? s : tn_cuda_keep(out, &a, sizeof a, launch);
+    if (!s)
+        s = tn_cuda_keep(out, &a, sizeof a, launch);
+    return s ? s : tn_cuda_by_dnn(p, out);
 }

@@ -165,5 +165,6 @@ extern "C" tn_status tn_cuda_prepare_attn_bwd(const struct tn_problem *p, struct
     if (heads * k.a.rep * k.query_tiles > INT32_MAX || heads * k.key_tiles > INT32_MAX)
         return TN_DECLINED;
     k.queries = (uint32_t)(heads * k.a.rep * k.query_tiles), k.keys = (uint32_t)(heads * k.key_tiles);
-    return tn_cuda_keep(out, &k, sizeof k, launch);
+    s = tn_cuda_keep(out, &k, sizeof k, launch);
+    return s ? s : tn_cuda_by_dnn(p, out);
 }

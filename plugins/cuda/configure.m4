@@ -1,5 +1,17 @@
 # CUDA: nvcc, which must take what the kernels use, and the libraries' headers. Where it is: --with-cuda=DIR, else CUDA_HOME,
 # the PATH, /usr/local/cuda. No GPU and no driver are needed to build.
+#
+# cuDNN's header, beside the toolkit's or among the system's; the library itself is looked for when the plugin runs.
+AC_DEFUN([TN_CUDNN],
+[AC_MSG_CHECKING([for cuDNN's header])
+tn_saved_CPPFLAGS=$CPPFLAGS
+CPPFLAGS="$CPPFLAGS -isystem $CUDA_ROOT/include"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <cudnn.h>]],
+        [[return CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP == CUDNN_ATTR_ENGINEHEUR_DEVICEPROP;]])],
+    [tn_cudnn=yes tn_found="$tn_found, with cuDNN for attention"],
+    [tn_cudnn=no tn_found="$tn_found; without a cudnn.h that is new enough, so attention is by the own kernel"])
+CPPFLAGS=$tn_saved_CPPFLAGS
+AC_MSG_RESULT([$tn_cudnn])])
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [the CUDA toolkit, for plugin cuda])], [], [with_cuda=auto])
 AC_ARG_VAR([NVCC], [compiler of the kernels for NVIDIA GPUs])
 AC_ARG_VAR([NVCCFLAGS], [its flags])
@@ -37,11 +49,13 @@ TN_END
          [tn_missing="$NVCC does not compile what the kernels need (config.log; CUDA toolkit 12.1 or newer, with cuBLAS)"])
      rm -f conftest.cu conftest.o])
 AS_IF([test -z "$tn_missing"], [AC_MSG_RESULT([$CUDA_ROOT])
-     tn_found="`$NVCC --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/CUDA \1/p'` in $CUDA_ROOT"],
+     tn_found="`$NVCC --version | sed -n 's/.*release \(@<:@0-9.@:>@*\).*/CUDA \1/p'` in $CUDA_ROOT"
+     TN_CUDNN],
     [AC_MSG_RESULT([no])])])
 tn_cuda_built=$tn_build
 AC_SUBST([CUDA_ROOT])
 AC_SUBST([CUDA_LIBDIR])
+AM_CONDITIONAL([CUDA_DNN], [test "x$tn_cudnn" = xyes])
 
 # The same kernels, emulated on the host for the tests: a compiler of C++17, under the address sanitizer if it has one.
 AC_LANG_PUSH([C++])

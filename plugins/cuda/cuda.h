@@ -31,6 +31,7 @@ tn_status tn_cuda_keep(struct tn_kernel *out, const void *plan, size_t size,
 /* device.c. A stream is a cudaStream_t; taking it makes the queue's device that of the calling thread. */
 void *tn_cuda_stream(struct tn_queue *q);
 tn_status tn_cuda_launched(const char *kernel);
+int tn_cuda_major(void);                        /* of the compute capability of the device in use */
 
 /* --- matrix products by a library, if there is one. c [m,n] = a [m,k] · b [k,n] + beta·add, row-major; at, bt:
  * stored transposed; batch of them at fixed distances. Sizes and distances in elements. */
@@ -59,6 +60,17 @@ struct tn_cuda_blas {
 };
 /* NULL: the own kernel does it. Set before the first prepare. */
 extern const struct tn_cuda_blas *tn_cuda_blas;
+
+/* --- attention by a library, if there is one. */
+struct tn_cuda_dnn {
+    /* io is the own kernel of this problem and becomes the library's, with the own one inside for launches that the
+     * library does not take; TN_DECLINED, or an error: io is as it was. Main thread. */
+    tn_status (*attention)(const struct tn_problem *p, struct tn_kernel *io);
+};
+/* NULL: the own kernel does it. Set before the first prepare. */
+extern const struct tn_cuda_dnn *tn_cuda_dnn;
+/* ops.c: the library's, where it takes the problem. */
+tn_status tn_cuda_by_dnn(const struct tn_problem *p, struct tn_kernel *io);
 #ifdef __cplusplus
 }
 #endif

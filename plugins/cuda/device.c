@@ -42,6 +42,14 @@ tn_status tn_cuda_launched(const char *kernel)
     return e ? tn_cuda_failed(e, TN_ERR, kernel) : TN_OK;
 }
 
+int tn_cuda_major(void)
+{
+    int major = 0;
+
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current < 0 ? 0 : current);
+    return major;
+}
+
 /* --- which GPUs are here */
 tn_status tn_cuda_probe(uint32_t *score, char *why, uint64_t why_size)
 {

@@ -30,4 +30,6 @@ tn_status tn_cuda_failed(cudaError_t e, tn_status code, const char *what);
 /* lt.c: cuBLASLt, opened when it is first asked for; NULL: not here, and the log says so. */
 const struct tn_cuda_blas *tn_cuda_lt(void);
 int tn_cuda_tf32(void);                          /* asked for by TENON_CUDA_TF32=1 */
+/* dnn_kernel.c: cuDNN, opened when the first attention in low precision is prepared. Only where it was built in. */
+extern const struct tn_cuda_dnn tn_cuda_dnn_attention;
 #endif

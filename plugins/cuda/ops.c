@@ -7,6 +7,7 @@ const char *const tn_cuda_ops[] = {TN_CUDA_OPS(NAME) NULL};
 static tn_status (*const prepare[])(const struct tn_problem *p, struct tn_kernel *out) = {TN_CUDA_OPS(ENTRY)};
 
 const struct tn_cuda_blas *tn_cuda_blas;
+const struct tn_cuda_dnn *tn_cuda_dnn;
 
 static int knows(const struct tn_operand *o)
 {
@@ -32,4 +33,13 @@ tn_status tn_cuda_keep(struct tn_kernel *out, const void *plan, size_t size,
     memcpy(out->state, plan, size);
     out->launch = launch, out->release = free;
     return TN_OK;
+}
+
+tn_status tn_cuda_by_dnn(const struct tn_problem *p, struct tn_kernel *io)
+{
+    const tn_status s = tn_cuda_dnn ? tn_cuda_dnn->attention(p, io) : TN_DECLINED;
+
+    if (s < 0 && io->release)
+        io->release(io->state);
+    return s == TN_DECLINED ? TN_OK : s;
 }

@@ -1,7 +1,7 @@
 /* plugin.c - NVIDIA GPUs: a device and kernels for it.
  *
  * Needs libcudart to be loaded, and no driver: without one the plugin loads and its probe says so. The libraries that
- * take long to load (cuBLASLt) are opened when the first kernel is prepared. TENON_CUDA_BLAS=0 does without them,
+ * take long to load are opened when the first kernel that wants one is prepared. TENON_CUDA_BLAS=0 does without them,
  * for tests. */
 #include "device.h"
 
@@ -14,6 +14,9 @@ static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
 
         asked = 1;
         tn_cuda_blas = blas && !strcmp(blas, "0") ? NULL : tn_cuda_lt();
+#ifdef TN_CUDA_DNN
+        tn_cuda_dnn = &tn_cuda_dnn_attention;
+#endif
     }
     return tn_cuda_prepare(p, out);
 }
