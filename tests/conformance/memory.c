@@ -34,7 +34,7 @@ struct tn_guarded tn_guarded_new(size_t bytes)
     return g;
 }
 
-/* Bytes before and behind the data that are no longer as tn_guarded_new left them. */
+/* Are bytes before the data (1) or behind it (2) no longer as tn_guarded_new left them? */
 int tn_guarded_overrun(const struct tn_guarded *g)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = room_for(g->bytes) - g->bytes;
@@ -42,9 +42,9 @@ int tn_guarded_overrun(const struct tn_guarded *g)
 
     ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, behind);
     for (const char *at = g->map + page; at < g->data; at++)
-        over |= *at != (char)POISON;
+        over |= *at != (char)POISON ? 1 : 0;
     for (size_t i = 0; i < behind; i++)
-        over |= g->data[g->bytes + i] != (char)POISON;
+        over |= g->data[g->bytes + i] != (char)POISON ? 2 : 0;
     ASAN_POISON_MEMORY_REGION(g->data + g->bytes, behind);
     return over;
 }
