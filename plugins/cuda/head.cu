@@ -1,38 +1,44 @@
 /* head.cu - the language model's head with what cross-entropy needs of it, logits never whole.
  *
  * Rows go in chunks: the logits of a chunk are a matrix product into the workspace, in fp32, and a block for each row
- * makes what is wanted of them. Backward makes the logits again and turns them into their gradients in place;
- * two products then give dx and the chunk's part of dw. In bf16 a gradient is kept as the sum of two numbers in
- * bf16, high and low, so that both products run on tensor cores and still are nearly as good as in fp32: its
- * rounding is 2^-17 of it. In fp16 small gradients would vanish, so there the gradient stays fp32. */
+ * makes what is wanted of them: the log-sum-exp, the target's logit, and, in training, the gradients of the logits,
+ * from which two products give dx and the chunk's part of dw. head_train has the logits once for all of it. Where x
+ * and w are of a dtype of two bytes, so are the gradients of the logits, as they would be if the logits were a tensor:
+ * all three products then run on tensor cores. Else they take the place of the logits.
+ *
+ * Tensor cores want sizes in multiples of eight: the vocabulary is filled up to one. A copy of w has rows of zeros
+ * there, the gradients are zeros; of dw, which has no such rows, the last few are a product of their own. */
 #include "product.h"
 #include "softmax.cuh"
 
-#define THREADS TN_LSE_THREADS
 #ifdef TN_CUDA_EMULATED
+#define THREADS 64
 #define CHUNK_BYTES 20000
 #else
-#define CHUNK_BYTES (256 << 20)                  /* of logits */
+#define THREADS 1024                             /* few blocks at a time, so that a row is in the cache when read again */
+#define CHUNK_BYTES (INT64_C(1) << 30)           /* of logits and their gradients */
 #endif
+#define GRANULE 8
+#define FILL(n) (((n) + GRANULE - 1) / GRANULE * GRANULE)
 #define ALIGN(bytes) (((bytes) + 255) / 256 * 256)
 
+enum { FORWARD, BACK, TRAIN };
 struct rows {                                    /* the parameter of the kernels below */
-    struct tn_cuda_view index, lse, z, dlse, dz, dx; /* index, lse, ... [I...; ], dx [I...; C] */
+    struct tn_cuda_view index, lse, z, dlse, dz, w; /* index, lse, ... [I...; ], w [V; C] */
     struct tn_cuda_map map;                      /* of the rows of w */
     uint32_t first, n, words, pitch;             /* of the chunk; logits [n, pitch] */
-    uint32_t width;
+    uint32_t width, low;                         /* low: dtype of the gradients, 0: fp32, in place of the logits */
     float *logits;
-    uint16_t *high, *low;                        /* bf16 */
-    const float *sum;                            /* dx of the chunk in fp32 [n, width] */
+    char *gradient, *filled;                     /* filled [pitch, width]: w and rows of zeros */
 };
 
-enum { LOGITS, DX, DX_ADD, DW, DW_ADD, PRODUCTS };
+enum { LOGITS, DX, DW, DW_ADD, REST, REST_ADD, PRODUCTS };
 struct head {
     struct rows rows;
     int64_t n, chunk;                            /* rows, of a chunk */
-    int64_t step_x, step_dx;                     /* bytes from row to row */
-    uint32_t back, split;                        /* split: high and low */
-    uint64_t at_high, at_low, at_sum, at_inner;  /* offsets in the workspace */
+    int64_t step_x, step_dx, step_rest;          /* bytes from row to row; to the last rows of dw */
+    uint32_t mode, fill, slot_dx, width;         /* fill: w is copied; slot_dx: buffer of dx, dw is the next; of a gradient */
+    uint64_t at_gradient, at_filled, at_inner;   /* offsets in the workspace */
     struct tn_cuda_product product[PRODUCTS][2]; /* of a whole chunk, of the last one */
 };
 
@@ -49,57 +55,60 @@ TN_DEVICE float of(const tn_cuda_view &v, const rows &k, uint32_t r)
     return tn_view_get(v, tn_axis_at(v.row, k.first + r), 0);
 }
 
-TN_KERNEL(THREADS) head_rows(TN_PARAM(rows) k)
+TN_DEVICE void put(const tn_cuda_view &v, const rows &k, uint32_t r, float x)
+{
+    tn_view_put(v, tn_axis_at(v.row, k.first + r), 0, x);
+}
+
+/* The gradients of row r. TRAIN: the target's logit goes to z, by the thread that is about to overwrite it. */
+template <int MODE> TN_DEVICE void gradient_row(const rows &k, uint32_t r, float lse, int64_t here)
+{
+    char *logits = (char *)(k.logits + (int64_t)r * k.pitch);
+    char *out = k.low ? k.gradient + (int64_t)r * k.pitch * 2 : logits;
+    const float dlse = of(k.dlse, k, r), dz = of(k.dz, k, r);
+
+    for (uint32_t c = threadIdx.x * 4; c < k.pitch; c += THREADS * 4) {
+        tn_f4 f = tn_get4(TN_F32, logits, c);
+
+        if (MODE == TRAIN && here >= c && here < c + 4)
+            put(k.z, k, r, tn_get(TN_F32, logits, here));
+        for (int i = 0; i < 4; i++)
+            f.v[i] = c + i < k.words ? dlse * expf(f.v[i] - lse) + (c + i == here ? dz : 0.0f) : 0.0f;
+        tn_put4(k.low ? k.low : TN_F32, out, c, f);
+    }
+}
+
+template <int MODE> TN_KERNEL(THREADS) head_rows(TN_PARAM(rows) k)
 {
     for (uint32_t r = blockIdx.x; r < k.n; r += gridDim.x) {
         const char *logits = (const char *)(k.logits + (int64_t)r * k.pitch);
-        const float lse = tn_lse_block(k.words, [&](uint32_t c) { return tn_get4(TN_F32, logits, c); });
-
-        if (threadIdx.x == 0) {
-            const int64_t here = place(k, r);
-
-            tn_view_put(k.lse, tn_axis_at(k.lse.row, k.first + r), 0, lse);
-            tn_view_put(k.z, tn_axis_at(k.z.row, k.first + r), 0, here < 0 ? 0.0f : tn_get(TN_F32, logits, here));
-        }
-    }
-}
-
-/* logits -> their gradients */
-TN_KERNEL(THREADS) head_gradient(TN_PARAM(rows) k)
-{
-    for (uint32_t r = blockIdx.x; r < k.n; r += gridDim.x) {
-        char *logits = (char *)(k.logits + (int64_t)r * k.pitch);
-        const float lse = of(k.lse, k, r), dlse = of(k.dlse, k, r), dz = of(k.dz, k, r);
         const int64_t here = place(k, r);
+        float lse;
 
-        for (uint32_t c = threadIdx.x * 4; c < k.words; c += THREADS * 4) {
-            tn_f4 f = tn_get4(TN_F32, logits, c), rest;
-
-            for (int i = 0; i < 4; i++)
-                f.v[i] = dlse * expf(f.v[i] - lse) + (c + i == here ? dz : 0.0f);
-            if (!k.high) {
-                tn_put4(TN_F32, logits, c, f);
-                continue;
-            }
-            for (int i = 0; i < 4; i++)
-                rest.v[i] = f.v[i] - tn_from_bf16(tn_to_bf16(f.v[i]));
-            tn_put4(TN_BF16, (char *)(k.high + (int64_t)r * k.pitch), c, f);
-            tn_put4(TN_BF16, (char *)(k.low + (int64_t)r * k.pitch), c, rest);
+        if (MODE == BACK)
+            lse = of(k.lse, k, r);
+        else {
+            lse = tn_lse_block<THREADS>(k.words, [&](uint32_t c) { return tn_get4(TN_F32, logits, c); });
+            if (threadIdx.x == 0)
+                put(k.lse, k, r, lse);
+            if (threadIdx.x == 0 && (MODE == FORWARD || here < 0))
+                put(k.z, k, r, here < 0 ? 0.0f : tn_get(TN_F32, logits, here));
         }
+        if (MODE != FORWARD)
+            gradient_row<MODE>(k, r, lse, here);
     }
 }
 
-TN_KERNEL(THREADS) head_store(TN_PARAM(rows) k)
+TN_KERNEL(256) head_fill(TN_PARAM(rows) k)
 {
     const uint32_t chunks = (k.width + 3) / 4;
 
-    for (uint32_t at = blockIdx.x * THREADS + threadIdx.x; at < k.n * chunks; at += gridDim.x * THREADS) {
+    for (uint32_t at = blockIdx.x * 256 + threadIdx.x; at < k.pitch * chunks; at += gridDim.x * 256) {
         const uint32_t r = at / chunks, c = at % chunks * 4;
-        tn_f4 f = {};
+        const tn_f4 f = r < k.words ? tn_view_get4(k.w, tn_axis_at(k.w.row, r), c) : tn_f4{};
 
         for (uint32_t i = 0; i < 4 && c + i < k.width; i++)
-            f.v[i] = k.sum[(int64_t)r * k.width + c + i];
-        tn_view_put4(k.dx, tn_axis_at(k.dx.row, k.first + r), c, f);
+            tn_put(k.w.dtype, k.filled, (int64_t)r * k.width + c + i, f.v[i]);
     }
 }
 
@@ -111,48 +120,56 @@ static tn_status product(const struct head *k, int which, int last, const char *
 }
 
 /* dx and dw of a chunk whose gradients are there. x: its rows. */
-static tn_status gradients(const struct head *k, const struct rows *r, int first, int last, const char *x,
+static tn_status gradients(const struct head *k, const struct rows *r, int last, const char *x, const char *w,
                            const struct tn_launch *l)
 {
-    const char *w = (const char *)l->buffer[1], *g = (const char *)(k->split ? (void *)r->high : r->logits);
-    char *dx = k->split ? (char *)r->sum : (char *)l->buffer[6] + r->first * k->step_dx;
-    char *dw = (char *)l->buffer[7];
-    tn_status s = product(k, DX, last, g, w, dx, l);
+    const char *g = r->low ? r->gradient : (const char *)r->logits;
+    const char *rest = g + (int64_t)(r->words / GRANULE * GRANULE) * k->width;
+    char *dw = (char *)l->buffer[k->slot_dx + 1];
+    tn_status s = product(k, DX, last, g, w, (char *)l->buffer[k->slot_dx] + r->first * k->step_dx, l);
 
     if (!s)
-        s = product(k, first ? DW : DW_ADD, last, g, x, dw, l);
-    if (s || !k->split)
-        return s;
-    if (!(s = product(k, DX_ADD, last, (const char *)r->low, w, dx, l)))
-        s = product(k, DW_ADD, last, (const char *)r->low, x, dw, l);
-    return s ? s
-             : TN_LAUNCH(head_store, tn_grid(TN_CUDA_PARTS((int64_t)r->n * TN_CUDA_PARTS(r->width, 4), THREADS)),
-                         THREADS, l->queue, *r);
+        s = product(k, r->first ? DW_ADD : DW, last, g, x, dw, l);
+    return s ? s : product(k, r->first ? REST_ADD : REST, last, rest, x, dw + k->step_rest, l);
+}
+
+static tn_status run_rows(const struct head *k, const struct rows *r, struct tn_queue *q)
+{
+    return k->mode == FORWARD ? TN_LAUNCH(head_rows<FORWARD>, tn_grid(r->n), THREADS, q, *r)
+           : k->mode == BACK  ? TN_LAUNCH(head_rows<BACK>, tn_grid(r->n), THREADS, q, *r)
+                              : TN_LAUNCH(head_rows<TRAIN>, tn_grid(r->n), THREADS, q, *r);
+}
+
+static void bind(const struct head *k, const struct tn_launch *l, struct rows *r)
+{
+    char *work = (char *)l->workspace;
+
+    *r = k->rows;
+    tn_cuda_view_bind(&r->index, l), tn_cuda_view_bind(&r->lse, l), tn_cuda_view_bind(&r->z, l);
+    tn_cuda_view_bind(&r->dlse, l), tn_cuda_view_bind(&r->dz, l), tn_cuda_view_bind(&r->w, l);
+    r->logits = (float *)work, r->gradient = work + k->at_gradient, r->filled = work + k->at_filled;
 }
 
 static tn_status launch(void *state, const struct tn_launch *l)
 {
     const struct head *k = (const struct head *)state;
-    struct rows r = k->rows;
-    char *work = (char *)l->workspace;
+    struct rows r;
+    const char *w;
     tn_status s = TN_OK;
 
-    tn_cuda_view_bind(&r.index, l), tn_cuda_view_bind(&r.lse, l), tn_cuda_view_bind(&r.z, l);
-    tn_cuda_view_bind(&r.dlse, l), tn_cuda_view_bind(&r.dz, l), tn_cuda_view_bind(&r.dx, l);
-    r.logits = (float *)work, r.sum = (const float *)(work + k->at_sum);
-    if (k->split)
-        r.high = (uint16_t *)(work + k->at_high), r.low = (uint16_t *)(work + k->at_low);
+    bind(k, l, &r);
+    w = k->fill ? r.filled : r.w.base;
+    if (k->fill)
+        s = TN_LAUNCH(head_fill, tn_grid(TN_CUDA_PARTS((int64_t)r.pitch * TN_CUDA_PARTS(r.width, 4), 256)), 256,
+                      l->queue, r);
     for (int64_t at = 0; at < k->n && !s; at += k->chunk) {
         const int last = k->n - at < k->chunk;
         const char *x = (const char *)l->buffer[0] + at * k->step_x;
 
         r.first = (uint32_t)at, r.n = (uint32_t)(last ? k->n - at : k->chunk);
-        if ((s = product(k, LOGITS, last, x, (const char *)l->buffer[1], (char *)r.logits, l)))
-            break;
-        if (!k->back)
-            s = TN_LAUNCH(head_rows, tn_grid(r.n), THREADS, l->queue, r);
-        else if (!(s = TN_LAUNCH(head_gradient, tn_grid(r.n), THREADS, l->queue, r)))
-            s = gradients(k, &r, at == 0, last, x, l);
+        if (!(s = product(k, LOGITS, last, x, w, (char *)r.logits, l)) && !(s = run_rows(k, &r, l->queue)) &&
+            k->mode != FORWARD)
+            s = gradients(k, &r, last, x, w, l);
     }
     return s;
 }
@@ -184,7 +201,7 @@ static tn_status make(struct tn_cuda_product *out, int64_t m, int64_t n, int64_t
     in[0].dtype = a.dtype, in[1].dtype = b.dtype, y.dtype = c.dtype;
     q.struct_size = sizeof q, q.op = "einsum", q.n_in = 2, q.n_out = 1, q.in = in, q.out = &y;
     q.n_loop = 3, q.n_reduced = 1, q.loop = loop, q.accumulate = add;
-    return out->gemm.total || !m ? TN_OK : tn_cuda_product_make(&q, out);
+    return m ? tn_cuda_product_make(&q, out) : TN_OK;
 }
 
 static struct matrix matrix_of(const struct tn_cuda_view *v)
@@ -197,24 +214,29 @@ static struct matrix turned(struct matrix m)
     return (struct matrix){m.dtype, m.col, m.row};
 }
 
-static tn_status make_products(struct head *k, int last, struct matrix x, struct matrix w, struct matrix dw,
-                               uint32_t add)
+struct operands {
+    struct tn_cuda_view x, dx, dw;
+};
+
+/* For chunks of m rows. */
+static tn_status make_products(struct head *k, int last, int64_t m, const struct operands *o, uint32_t add)
 {
-    const struct matrix logits = {TN_F32, k->rows.pitch, 1};
-    const struct matrix gradient = {k->split ? TN_BF16 : TN_F32, k->rows.pitch, 1};
-    const struct matrix sum = {TN_F32, k->rows.width, 1};
-    const struct matrix dx = k->split ? sum : matrix_of(&k->rows.dx);
-    const int64_t m = last ? k->n % k->chunk : k->chunk, n = k->rows.words, c = k->rows.width;
+    const struct rows *r = &k->rows;
+    const int64_t n = r->pitch, c = r->width, whole = r->words / GRANULE * GRANULE;
+    const struct matrix x = matrix_of(&o->x), dx = matrix_of(&o->dx), dw = matrix_of(&o->dw);
+    const struct matrix w = k->fill ? (struct matrix){r->w.dtype, c, 1} : matrix_of(&r->w);
+    const struct matrix logits = {TN_F32, n, 1}, g = {r->low ? r->low : TN_F32, n, 1};
     struct tn_cuda_product(*p)[2] = k->product;
     tn_status s = make(&p[LOGITS][last], m, n, c, x, turned(w), logits, 0);
 
-    if (s || !k->back)
+    if (s || k->mode == FORWARD)
         return s;
-    if ((s = make(&p[DX][last], m, c, n, gradient, w, dx, k->split ? 0 : add & 1)) ||
-        (s = make(&p[DX_ADD][last], m, c, n, gradient, w, dx, 1)) ||
-        (s = make(&p[DW][last], n, c, m, turned(gradient), x, dw, add >> 1 & 1)))
+    if ((s = make(&p[DX][last], m, c, n, g, w, dx, add & 1)) ||
+        (s = make(&p[DW][last], whole, c, m, turned(g), x, dw, add >> 1 & 1)) ||
+        (s = make(&p[DW_ADD][last], whole, c, m, turned(g), x, dw, 1)) ||
+        (s = make(&p[REST][last], r->words - whole, c, m, turned(g), x, dw, add >> 1 & 1)))
         return s;
-    return make(&p[DW_ADD][last], n, c, m, turned(gradient), x, dw, 1);
+    return make(&p[REST_ADD][last], r->words - whole, c, m, turned(g), x, dw, 1);
 }
 
 static uint64_t inner_workspace(const struct head *k)
@@ -233,60 +255,75 @@ static int is_matrix(const struct tn_cuda_view *v)
     return v->row.n <= 1 && v->col.n <= 1 && v->row.total && v->col.total;
 }
 
-static int load(struct head *k, const struct tn_problem *p, struct tn_cuda_view *x, struct tn_cuda_view *w,
-                struct tn_cuda_view *dw)
+/* head: x w i -> lse z; head_bwd: x w i lse dlse dz -> dx dw; head_train: x w i dlse dz -> lse z dx dw */
+static int load(struct head *k, const struct tn_problem *p, struct operands *o)
 {
-    const uint32_t rank = p->in[2].rank;
+    const uint32_t rank = p->in[2].rank, out = p->n_in, train = k->mode == TRAIN;
     struct rows *r = &k->rows;
 
-    if (p->in[2].dtype != TN_I32 || !tn_cuda_view_load(x, p, 0, rank) || !tn_cuda_view_load(w, p, 1, 1) ||
-        !is_matrix(x) || !is_matrix(w) || !tn_cuda_map_load(&r->map, &p->in[1], 0) ||
-        !tn_cuda_view_load(&r->index, p, 2, rank))
+    if (p->in[2].dtype != TN_I32 || !tn_cuda_view_load(&o->x, p, 0, rank) || !tn_cuda_view_load(&r->w, p, 1, 1) ||
+        !is_matrix(&o->x) || !is_matrix(&r->w) || !tn_cuda_map_load(&r->map, &p->in[1], 0) ||
+        !tn_cuda_view_load(&r->index, p, 2, rank) ||
+        !tn_cuda_view_load(&r->lse, p, k->mode == BACK ? 3 : out, rank))
         return 0;
-    if (!k->back)
-        return tn_cuda_view_load(&r->lse, p, 3, rank) && tn_cuda_view_load(&r->z, p, 4, rank);
-    return tn_cuda_view_load(&r->lse, p, 3, rank) && tn_cuda_view_load(&r->dlse, p, 4, rank) &&
-           tn_cuda_view_load(&r->dz, p, 5, rank) && tn_cuda_view_load(&r->dx, p, 6, rank) && is_matrix(&r->dx) &&
-           tn_cuda_view_load(dw, p, 7, 1) && is_matrix(dw);
+    if (k->mode != BACK && !tn_cuda_view_load(&r->z, p, out + 1, rank))
+        return 0;
+    k->slot_dx = out + (train ? 2 : 0);
+    return k->mode == FORWARD ||
+           (tn_cuda_view_load(&r->dlse, p, out - 2, rank) && tn_cuda_view_load(&r->dz, p, out - 1, rank) &&
+            tn_cuda_view_load(&o->dx, p, k->slot_dx, rank) && is_matrix(&o->dx) &&
+            tn_cuda_view_load(&o->dw, p, k->slot_dx + 1, 1) && is_matrix(&o->dw) && !(train && p->accumulate & 3));
 }
 
-/* How many rows to a chunk, and where things lie in the workspace. */
+/* How many rows to a chunk, and where things lie in the workspace. Chunks are nearly alike. */
 static uint64_t lay_out(struct head *k)
 {
-    const uint64_t row = (uint64_t)k->rows.pitch * sizeof(float);
-    uint64_t chunk;
+    const struct rows *r = &k->rows;
+    const int64_t row = (int64_t)r->pitch * (int64_t)sizeof(float), low = r->low ? row / 2 : 0;
+    const int64_t most = TN_CUDA_MAX(16, CHUNK_BYTES / (row + low)), unit = most < 512 ? 16 : 256;
+    const int64_t even = TN_CUDA_PARTS(k->n, TN_CUDA_PARTS(k->n, most));
 
-    k->chunk = TN_CUDA_MAX(16, CHUNK_BYTES / (int64_t)row / 64 * 64);
-    k->chunk = TN_CUDA_MIN(k->chunk, k->n);
-    chunk = ALIGN((uint64_t)k->chunk * row);
-    k->at_high = chunk, k->at_low = k->at_high + (k->split ? ALIGN(chunk / 2) : 0);
-    k->at_sum = k->at_low + (k->split ? ALIGN(chunk / 2) : 0);
-    k->at_inner = k->at_sum + (k->split ? ALIGN((uint64_t)k->chunk * k->rows.width * sizeof(float)) : 0);
+    k->chunk = TN_CUDA_MIN(k->n, TN_CUDA_PARTS(even, unit) * unit);
+    k->at_gradient = ALIGN((uint64_t)(k->chunk * row));
+    k->at_filled = k->at_gradient + ALIGN((uint64_t)(k->chunk * low));
+    k->at_inner = k->at_filled +
+                  (k->fill ? ALIGN((uint64_t)r->pitch * r->width * tn_cuda_width(r->w.dtype)) : 0);
     return k->at_inner;
 }
 
-static tn_status prepare(const struct tn_problem *p, uint32_t back, struct tn_kernel *out)
+/* What follows from the operands. */
+static void settle(struct head *k, const struct operands *o)
 {
-    struct tn_cuda_view x, w, dw = {};
+    struct rows *r = &k->rows;
+
+    k->n = o->x.row.total, r->words = r->w.row.total, r->width = o->x.col.total, r->pitch = FILL(r->words);
+    k->fill = r->pitch != r->words;
+    r->low = k->mode != FORWARD && o->x.dtype == r->w.dtype && o->x.dtype != TN_F32 ? o->x.dtype : 0;
+    k->width = r->low ? 2 : sizeof(float);
+    k->step_x = matrix_of(&o->x).row * tn_cuda_width(o->x.dtype);
+    k->step_dx = matrix_of(&o->dx).row * tn_cuda_width(o->dx.dtype);
+    k->step_rest = r->words / GRANULE * GRANULE * matrix_of(&o->dw).row * tn_cuda_width(o->dw.dtype);
+}
+
+static tn_status prepare(const struct tn_problem *p, uint32_t mode, struct tn_kernel *out)
+{
+    struct operands o = {};
     struct head *k = (struct head *)calloc(1, sizeof *k);
     uint64_t bytes;
-    tn_status s = TN_OK;
+    tn_status s;
 
     if (!k)
         return tn_error(TN_ERR_MEMORY, "cuda: no memory for a kernel's plan of %zu bytes", sizeof *k);
-    k->back = back;
-    if (!load(k, p, &x, &w, &dw)) {
+    k->mode = mode;
+    if (!load(k, p, &o)) {
         free(k);
         return TN_DECLINED;
     }
-    k->n = x.row.total, k->rows.words = w.row.total, k->rows.width = x.col.total;
-    k->rows.pitch = (k->rows.words + 7) / 8 * 8;
-    k->split = back && x.dtype == TN_BF16 && w.dtype == TN_BF16;
-    k->step_x = matrix_of(&x).row * tn_cuda_width(x.dtype);
-    k->step_dx = matrix_of(&k->rows.dx).row * tn_cuda_width(k->rows.dx.dtype);
+    settle(k, &o);
     bytes = lay_out(k);
-    for (int last = 0; last < 2 && !s; last++)
-        s = make_products(k, last, matrix_of(&x), matrix_of(&w), matrix_of(&dw), p->accumulate);
+    s = make_products(k, 0, k->chunk, &o, p->accumulate >> (mode == TRAIN ? 2 : 0));
+    if (!s && k->n % k->chunk)
+        s = make_products(k, 1, k->n % k->chunk, &o, p->accumulate >> (mode == TRAIN ? 2 : 0));
     if (s) {
         release(k);
         return s;
@@ -298,10 +335,15 @@ static tn_status prepare(const struct tn_problem *p, uint32_t back, struct tn_ke
 
 extern "C" tn_status tn_cuda_prepare_head(const struct tn_problem *p, struct tn_kernel *out)
 {
-    return prepare(p, 0, out);
+    return prepare(p, FORWARD, out);
 }
 
 extern "C" tn_status tn_cuda_prepare_head_bwd(const struct tn_problem *p, struct tn_kernel *out)
 {
-    return prepare(p, 1, out);
+    return prepare(p, BACK, out);
+}
+
+extern "C" tn_status tn_cuda_prepare_head_train(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare(p, TRAIN, out);
 }

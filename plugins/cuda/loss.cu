@@ -4,7 +4,7 @@
  * is whole; a block has a row, and reads it once for the log-sum-exp and in backward once more. */
 #include "softmax.cuh"
 
-#define THREADS TN_LSE_THREADS
+#define THREADS 256
 
 struct loss {
     struct tn_cuda_view x, index, rows, dx;      /* x and dx [I...;V], i [I...;], y or dy [I...;] */
@@ -45,7 +45,7 @@ TN_KERNEL(THREADS) ce(TN_PARAM(loss) k)
 {
     for (uint32_t r = blockIdx.x; r < k.n_row; r += gridDim.x) {
         const int64_t id = number(k, r), x = tn_axis_at(k.x.row, r);
-        float y = tn_lse_block(k.n, [&](uint32_t c) { return tn_view_get4(k.x, x, c); });
+        float y = tn_lse_block<THREADS>(k.n, [&](uint32_t c) { return tn_view_get4(k.x, x, c); });
 
         if (threadIdx.x == 0) {
             y -= id >= 0 && id < k.n ? tn_view_get(k.x, x, (uint32_t)id) : 0.0f;
@@ -60,7 +60,7 @@ TN_KERNEL(THREADS) ce_bwd(TN_PARAM(loss) k)
     for (uint32_t r = blockIdx.x; r < k.n_row; r += gridDim.x) {
         const int64_t id = number(k, r), x = tn_axis_at(k.x.row, r), dx = tn_axis_at(k.dx.row, r);
         const float dy = tn_view_get(k.rows, tn_axis_at(k.rows.row, r), 0);
-        const float lse = tn_lse_block(k.n, [&](uint32_t c) { return tn_view_get4(k.x, x, c); });
+        const float lse = tn_lse_block<THREADS>(k.n, [&](uint32_t c) { return tn_view_get4(k.x, x, c); });
 
         for (uint32_t c = threadIdx.x * 4; c < k.n; c += THREADS * 4) {
             tn_f4 f = tn_view_get4(k.x, x, c);

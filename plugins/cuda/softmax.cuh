@@ -3,8 +3,6 @@
 #define TENON_CUDA_SOFTMAX_CUH
 #include "cu.cuh"
 
-#define TN_LSE_THREADS 256
-
 struct tn_lse {
     float max, sum;                              /* sum of exp(x - max); -INFINITY, 0: of nothing */
 };
@@ -37,14 +35,14 @@ TN_DEVICE tn_lse tn_lse_warp(tn_lse a)
     return a;
 }
 
-/* Of a row of n numbers; all threads of the block get it. get4(c): numbers c..c+3. */
-template <class F> TN_DEVICE float tn_lse_block(uint32_t n, F get4)
+/* Of a row of n numbers; all THREADS threads of the block get it. get4(c): numbers c..c+3. */
+template <int THREADS, class F> TN_DEVICE float tn_lse_block(uint32_t n, F get4)
 {
-    TN_SHARED(float, maxima, TN_LSE_THREADS / 32);
-    TN_SHARED(float, sums, TN_LSE_THREADS / 32);
+    TN_SHARED(float, maxima, THREADS / 32);
+    TN_SHARED(float, sums, THREADS / 32);
     tn_lse a = {-INFINITY, 0};
 
-    for (uint32_t c = threadIdx.x * 4; c < n; c += TN_LSE_THREADS * 4) {
+    for (uint32_t c = threadIdx.x * 4; c < n; c += THREADS * 4) {
         const tn_f4 f = get4(c);
         tn_lse b = {-INFINITY, 0};
         float base;
@@ -61,7 +59,7 @@ template <class F> TN_DEVICE float tn_lse_block(uint32_t n, F get4)
         maxima[threadIdx.x / 32] = a.max, sums[threadIdx.x / 32] = a.sum;
     __syncthreads();
     a = tn_lse{maxima[0], sums[0]};
-    for (uint32_t w = 1; w < TN_LSE_THREADS / 32; w++)
+    for (uint32_t w = 1; w < THREADS / 32; w++)
         a = tn_lse_join(a, tn_lse{maxima[w], sums[w]});
     __syncthreads();
     return tn_lse_value(a);

@@ -72,9 +72,10 @@ static tn_status inspect(struct tn_bench *b)
     }
     for (uint32_t o = 0; o < b->n; o++) {
         const struct operand *x = &b->x[o];
+        const int over = tn_guarded_overrun(&x->memory);
 
-        if (tn_guarded_overrun(&x->memory))
-            return fail(b, "wrote in front of", o);
+        if (over)
+            return fail(b, over & 1 ? "wrote in front of" : "wrote between or behind the elements of", o);
         if (o < b->p.n_in && !(written >> o & 1) && memcmp(x->before, x->memory.data, x->memory.bytes))
             return fail(b, "changed", o);
         for (size_t i = 0; (o >= b->p.n_in || written >> o & 1) && i < x->memory.bytes; i++)
@@ -108,7 +109,7 @@ static tn_status twice(struct tn_bench *b, const struct tn_kernel *k, const stru
         }
     }
     if (s == TN_OK && tn_guarded_overrun(work))
-        snprintf(b->error, sizeof b->error, "wrote in front of its workspace"), s = TN_ERR;
+        snprintf(b->error, sizeof b->error, "wrote outside of its workspace"), s = TN_ERR;
     for (uint32_t o = 0; o < b->n; o++)
         free(first[o]);
     return s;

@@ -1,14 +1,28 @@
-/* memory.c - buffers between pages that may not be touched, and numbers of every dtype in them. */
+/* memory.c - buffers between pages that may not be touched, and numbers of every dtype in them.
+ *
+ * Data begins at a multiple of 64, so up to 63 bytes may lie between its end and the page behind it. Kernels compiled
+ * under the address sanitizer may not read those either. */
 #include <math.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include "bench_inside.h"
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+static size_t room_for(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
 
 struct tn_guarded tn_guarded_new(size_t bytes)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + 63) / 64 * 64;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = room_for(bytes);
     const size_t pages = (room + page - 1) / page * page;
-    struct tn_guarded g = {.mapped = pages + 2 * page, .bytes = room};
+    struct tn_guarded g = {.mapped = pages + 2 * page, .bytes = bytes};
 
     g.map = mmap(NULL, g.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (g.map == MAP_FAILED || mprotect(g.map, page, PROT_NONE) ||
@@ -16,22 +30,28 @@ struct tn_guarded tn_guarded_new(size_t bytes)
         tn_bench_stop("no guarded memory of %zu bytes", bytes);
     memset(g.map + page, POISON, pages);
     g.data = g.map + page + pages - room;
+    ASAN_POISON_MEMORY_REGION(g.data + bytes, room - bytes);
     return g;
 }
 
-/* Bytes before and behind the data that are no longer as tn_guarded_new left them. */
+/* Are bytes before the data (1) or behind it (2) no longer as tn_guarded_new left them? */
 int tn_guarded_overrun(const struct tn_guarded *g)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = room_for(g->bytes) - g->bytes;
+    int over = 0;
 
+    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, behind);
     for (const char *at = g->map + page; at < g->data; at++)
-        if (*at != (char)POISON)
-            return 1;
-    return 0;
+        over |= *at != (char)POISON ? 1 : 0;
+    for (size_t i = 0; i < behind; i++)
+        over |= g->data[g->bytes + i] != (char)POISON ? 2 : 0;
+    ASAN_POISON_MEMORY_REGION(g->data + g->bytes, behind);
+    return over;
 }
 
 void tn_guarded_free(struct tn_guarded *g)
 {
+    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, room_for(g->bytes) - g->bytes);
     munmap(g->map, g->mapped);
 }
 

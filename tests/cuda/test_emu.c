@@ -74,7 +74,7 @@ static int run(const char *title, const char *const *ops, const struct tn_kernel
 
 int main(void)
 {
-    static const char *const products[] = {"einsum", "head", "head_bwd", NULL};
+    static const char *const products[] = {"einsum", "head", "head_bwd", "head_train", NULL};
     const struct tn_plugin *p = tn_bench_plugin("ref");
     const struct tn_kernels *oracle;
     int failed;
