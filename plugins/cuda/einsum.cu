@@ -70,7 +70,7 @@ static tn_status without_program(const struct tn_problem *p, struct tn_kernel *o
 }
 
 /* --- with a program */
-#ifdef TN_CUDA_EMULATED
+#ifdef TN_CUDA_SMALL
 #define SMALL 400000
 #else
 #define SMALL (16 << 20)                         /* bytes of a product that need not be cut */
