@@ -19,12 +19,19 @@ struct tn_guarded tn_guarded_new(size_t bytes)
     return g;
 }
 
-/* Bytes before and behind the data that are no longer as tn_guarded_new left them. */
+void tn_guarded_front(struct tn_guarded *g)
+{
+    g->data = g->map + (size_t)sysconf(_SC_PAGESIZE);
+}
+
 int tn_guarded_overrun(const struct tn_guarded *g)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
     for (const char *at = g->map + page; at < g->data; at++)
+        if (*at != (char)POISON)
+            return -1;
+    for (const char *at = g->data + g->bytes; at < g->map + g->mapped - page; at++)
         if (*at != (char)POISON)
             return 1;
     return 0;
@@ -53,23 +60,22 @@ static double half_value(uint16_t h)
     return v;
 }
 
-/* The nearest one, found by bisection over all of them; infinity stands for 65536 there. */
+/* The nearest one, of two the even one: below 2^-14 in steps of 2^-24, else with eleven bits. */
 static uint16_t half_nearest(double v)
 {
     const uint16_t sign = signbit(v) ? 0x8000 : 0;
-    uint16_t low = 0, high = 0x7c00;
-    double down, up;
+    const double a = fabs(v);
+    int e;
 
     if (isnan(v))
         return 0x7e00;
-    v = fabs(v);
-    while (high - low > 1) {
-        const uint16_t middle = (uint16_t)((low + high) / 2);
+    if (a >= 65520)
+        return sign | 0x7c00;
+    if (a < 0x1p-14)
+        return (uint16_t)(sign | (uint16_t)nearbyint(a * 0x1p24));
+    const double m = nearbyint(frexp(a, &e) * 2048);
 
-        *(half_value(middle) <= v ? &low : &high) = middle;
-    }
-    down = v - half_value(low), up = (high == 0x7c00 ? 65536 : half_value(high)) - v;
-    return sign | (down < up || (down == up && !(low & 1)) ? low : high);
+    return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)m - 1024));
 }
 
 void tn_number_write(uint32_t dtype, void *at, double v)
