@@ -47,6 +47,7 @@ struct tn_bench_device {
     struct tn_device *device;
     struct tn_queue *queue;
     double seconds;                              /* limit of a launch */
+    uint32_t dtypes, reserved0;                  /* bit 1 << TN_F32, ... */
 };
 void tn_bench_on(struct tn_bench *b, const struct tn_bench_device *d); /* borrowed; NULL: host memory, and no queue */
 /* Buffers begin at the beginning of a page behind one that may not be touched; else they end at the end of one. */

@@ -3,6 +3,11 @@
 #include "suite.h"
 #include "conform.h"
 
+static const char *const dtype_name[] = {
+    [TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32", [TN_F64] = "fp64", [TN_I64] = "int64",
+    [TN_U8] = "uint8",
+};
+
 static int claimed(const struct check_subject *s, const char *op)
 {
     for (uint32_t i = 0; i < s->claims.claims; i++)
@@ -11,10 +16,17 @@ static int claimed(const struct check_subject *s, const char *op)
     return 0;
 }
 
-/* NULL: host memory. */
-static const struct tn_bench_device *memory(struct check_run *r, struct tn_bench_device *d)
+/* NULL: host memory. Skips what the device has no numbers for. */
+static const struct tn_bench_device *memory(struct check_run *r, const struct tn_bench_case *c, struct tn_bench_device *d)
 {
-    return check_device(r, r->subject->claims.kernels_kind, d) ? d : NULL;
+    const int remote = check_device(r, r->subject->claims.kernels_kind, d);
+    struct tn_bench *b = tn_bench_new(c, 1);
+
+    for (uint32_t dtype = TN_F32; dtype <= TN_U8; dtype++)
+        if ((tn_bench_dtypes(b) & ~d->dtypes) >> dtype & 1)
+            check_skip(r, "the device has no %s", dtype_name[dtype]);
+    tn_bench_free(b);
+    return remote ? d : NULL;
 }
 
 static void problem(struct check_run *r)
@@ -23,7 +35,8 @@ static void problem(struct check_run *r)
     const struct tn_kernels *mine = check_table(r, TN_KERNELS_ID), *ref = check_ref(r, TN_KERNELS_ID);
     struct tn_conform_result out;
     struct tn_bench_device d;
-    const int failed = tn_conform_case(c, mine, ref, memory(r, &d), &out);
+    const struct tn_bench_device *remote = memory(r, c, &d);
+    const int failed = tn_conform_case(c, mine, ref, remote, &out);
 
     r->result->variants = out.ran, r->result->worst = out.worst;
     if (failed)

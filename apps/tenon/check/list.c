@@ -31,4 +31,5 @@ void check_list_all(struct check_list *l, const struct check_subject *s)
         return;
     check_list_device(l, s);
     check_list_kernels(l, s);
+    check_list_gradients(l, s);
 }

@@ -63,5 +63,6 @@ int check_device(struct check_run *r, const char *kind, struct tn_bench_device *
         check_fail(r, "the device has no queue: %s", check_said());
     if (api->info(out->device, &info) < 0)
         check_fail(r, "the device has no info: %s", check_said());
+    out->dtypes = info.dtypes;
     return strcmp(kind, "cpu") != 0;
 }

@@ -7,6 +7,7 @@
  *   report.c       the table and the document
  *   file.c         the file: its export, its note, its dependencies, its start
  *   kernels.c      kernels against ref; conform.c, cases.c, bench.c, ... have the problems and their comparison
+ *   gradient.c     adjoint kernels against differences of the forward
  *   device.c       memory, queues, events
  *
  * The process that lists and reports never loads the plugin. A test is a function that runs in a forked child, loads
@@ -78,6 +79,7 @@ check_add(struct check_list *l, void (*run)(struct check_run *r), const char *wh
 void check_list_file(struct check_list *l, const struct check_subject *s);
 void check_list_device(struct check_list *l, const struct check_subject *s);
 void check_list_kernels(struct check_list *l, const struct check_subject *s);
+void check_list_gradients(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
