@@ -1,12 +1,11 @@
 /* ask.c - what a plugin claims: which device it is or works on, which operations. Asked in a child, as a test is. */
+#include <sys/mman.h>
+#include <tenon/comm.h>
 #include "base/status.h"
 #include "bench.h"
 #include "suite.h"
 
-/* Shared with the child. */
-#include <sys/mman.h>
-
-static struct check_claims *answer;
+static struct check_claims *answer;              /* shared with the child */
 
 static void ask(struct check_run *r)
 {
@@ -26,6 +25,8 @@ static void ask(struct check_run *r)
         for (const char *const *op = k->ops; *op && answer->claims < CHECK_CLAIMS; op++)
             snprintf(answer->op[answer->claims++], sizeof answer->op[0], "%s", *op);
     }
+    if (tn_plugin_table(p, TN_COMM_ID))
+        answer->ranks = check_ranks(r, answer->why, sizeof answer->why);
     answer->loads = 1;
 }
 

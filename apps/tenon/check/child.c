@@ -98,6 +98,10 @@ static void on_fault(int number, siginfo_t *info, void *context)
     char where[100];
 
     (void)context;
+    if (getpid() != tester) {
+        dprintf(STDERR_FILENO, "crashed: signal %d (%s)\n", number, strsignal(number));
+        _exit(1);
+    }
     r->state = CHECK_FAILED;
     if (tn_bench_fault(info->si_addr, where, sizeof where))
         snprintf(r->why, sizeof r->why, "crashed: it %s", where);

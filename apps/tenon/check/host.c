@@ -3,6 +3,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "bench.h"
+#include "plugin/host.h"
 #include "suite.h"
 
 void tn_bench_stop(const char *fmt, ...)
@@ -27,5 +28,26 @@ void tn_bench_threads(uint32_t n)
 
 const char *tn_bench_said(void)
 {
-    return check_said();
+    return tn_error_text();
+}
+
+void tn_bench_store(const struct tn_store *store)
+{
+    if (!tn_host_interface(TN_STORE_ID) && tn_host_provide(TN_STORE_ID, store) < 0)
+        tn_bench_stop("%s", tn_error_text());
+}
+
+/* By its path. */
+const struct tn_plugin *tn_bench_plugin(const char *path)
+{
+    const struct tn_loaded *p;
+
+    if (tn_plugin_open(path, &p) < 0)
+        tn_bench_stop("%s", tn_error_text());
+    return &p->plugin;
+}
+
+const void *tn_bench_interface(const struct tn_plugin *p, const char *id)
+{
+    return tn_plugin_table((const struct tn_loaded *)(const void *)((const char *)p - offsetof(struct tn_loaded, plugin)), id);
 }

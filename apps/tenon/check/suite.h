@@ -36,9 +36,13 @@ struct check_claims {
     int32_t loads;                               /* else why says it */
     uint32_t claims, dtypes;                     /* dtypes: of the device that kernels work on, 0 not known */
     char kind[48], kernels_kind[48];             /* device, and device of the kernels */
+    uint32_t ranks, score;                       /* enum check_ranks; of the communicator's probe */
     char op[CHECK_CLAIMS][24];
-    char why[TN_WHY_SIZE];
+    char why[TN_WHY_SIZE];                       /* it does not load, its communicator cannot be tried as others are */
 };
+
+/* What the ranks of a communicator are. */
+enum check_ranks { CHECK_NO_RANKS, CHECK_PROCESSES, CHECK_THREADS, CHECK_ONE_RANK, CHECK_LAUNCHED, CHECK_UNLAUNCHED };
 
 struct check_subject {
     const char *path;
@@ -46,6 +50,8 @@ struct check_subject {
     struct check_claims claims;
     char ref[4096];                              /* path of ref; "" none */
     char folder[64];                             /* of this check, for whatever tests write */
+    uint32_t rank, size;                         /* of a launcher that started the check; 0 of 0 without */
+    char job[48];                                /* the same on all ranks that it started */
 };
 
 struct check_test;
@@ -80,6 +86,7 @@ void check_list_file(struct check_list *l, const struct check_subject *s);
 void check_list_device(struct check_list *l, const struct check_subject *s);
 void check_list_kernels(struct check_list *l, const struct check_subject *s);
 void check_list_gradients(struct check_list *l, const struct check_subject *s);
+void check_list_comm(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
@@ -96,6 +103,9 @@ __attribute__((noreturn)) void check_decline(struct check_run *r);
 const char *check_said(void);                    /* the last error that was recorded, and clears it */
 const char *check_said_before(void);             /* ": " if there is one */
 double check_now(void);
+
+/* comms.c: in a child: how its ranks can be had. */
+uint32_t check_ranks(struct check_run *r, char *why, size_t room);
 
 /* --- open.c: loading, in a child. The test fails where it cannot be done. */
 const struct tn_loaded *check_open(struct check_run *r);
