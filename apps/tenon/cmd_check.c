@@ -8,6 +8,7 @@ static tn_status check(const struct options *o, int *code)
 {
     struct check_wish w = {.plugin = o->file[0],
                            .only = options_text(o, "only"),
+                           .axis = options_text(o, "axis"),
                            .json = (uint32_t)options_given(o, "json"),
                            .list = (uint32_t)options_given(o, "list"),
                            .jobs = (uint32_t)options_int(o, "jobs")};
@@ -39,6 +40,11 @@ static const struct option check_options[] = {
     {.name = "only",
      .value = "TEST",
      .help = "These tests: KIND, KIND/GROUP or a whole name, several with commas between"},
+    {.name = "axis",
+     .value = "AXIS",
+     .help = "The axis that a strategy is for, where its options do not say it",
+     .type = TN_KEY_CHOICE,
+     .choices = "dp|pp|cp|tp|ep"},
     {.name = "list", .help = "Names the tests and runs none"},
     {.name = "jobs", .value = "N", .help = "Tests at a time", .type = TN_KEY_INT, .low = 1, .high = 64,
      .preset = NULL},

@@ -1,11 +1,24 @@
 /* ask.c - what a plugin claims: which device it is or works on, which operations. Asked in a child, as a test is. */
 #include <sys/mman.h>
 #include <tenon/comm.h>
+#include <tenon/optimizer.h>
+#include <tenon/pass.h>
 #include "base/status.h"
 #include "bench.h"
 #include "suite.h"
 
 static struct check_claims *answer;              /* shared with the child */
+
+static void take_options(const struct tn_option *o)
+{
+    for (; o && o->key && answer->options < CHECK_OPTIONS; o++) {
+        struct check_option *to = &answer->option[answer->options++];
+
+        snprintf(to->key, sizeof to->key, "%s", o->key);
+        snprintf(to->preset, sizeof to->preset, "%s", o->preset ? o->preset : "");
+        to->low = o->low, to->high = o->high;
+    }
+}
 
 static void ask(struct check_run *r)
 {
@@ -24,6 +37,14 @@ static void ask(struct check_run *r)
         snprintf(answer->kernels_kind, sizeof answer->kernels_kind, "%s", k->device);
         for (const char *const *op = k->ops; *op && answer->claims < CHECK_CLAIMS; op++)
             snprintf(answer->op[answer->claims++], sizeof answer->op[0], "%s", *op);
+    }
+    if (tn_plugin_table(p, TN_PASS_ID)) {
+        answer->is_pass = 1;
+        take_options(((const struct tn_pass *)tn_plugin_table(p, TN_PASS_ID))->options);
+    }
+    if (tn_plugin_table(p, TN_OPTIMIZER_ID)) {
+        answer->is_optimizer = 1;
+        take_options(((const struct tn_optimizer *)tn_plugin_table(p, TN_OPTIMIZER_ID))->options);
     }
     if (tn_plugin_table(p, TN_COMM_ID))
         answer->ranks = check_ranks(r, answer->why, sizeof answer->why);

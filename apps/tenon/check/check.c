@@ -152,6 +152,9 @@ tn_status check_plugin(const struct check_wish *w, int *code)
 
     *code = 0;
     find_launcher(&s);
+    if (st >= 0 && !realpath(s.path, s.real))
+        st = tn_error(TN_ERR_INPUT, "%s: %s", s.path, strerror(errno));
+    snprintf(s.axis, sizeof s.axis, "%s", w->axis ? w->axis : "");
     if (st >= 0)
         st = check_ask(&s);
     if (st >= 0)

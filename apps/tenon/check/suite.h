@@ -32,11 +32,17 @@ struct check_result {
 
 /* What a plugin says of itself, asked in a child. */
 #define CHECK_CLAIMS 64
+#define CHECK_OPTIONS 32
 struct check_claims {
     int32_t loads;                               /* else why says it */
     uint32_t claims, dtypes;                     /* dtypes: of the device that kernels work on, 0 not known */
     char kind[48], kernels_kind[48];             /* device, and device of the kernels */
-    uint32_t ranks, score;                       /* enum check_ranks; of the communicator's probe */
+    uint32_t ranks, options;                     /* ranks: enum check_ranks */
+    uint32_t is_pass, is_optimizer;
+    struct check_option {
+        char key[40], preset[40];
+        double low, high;
+    } option[CHECK_OPTIONS];                     /* of a pass or an optimizer */
     char op[CHECK_CLAIMS][24];
     char why[TN_WHY_SIZE];                       /* it does not load, its communicator cannot be tried as others are */
 };
@@ -46,7 +52,9 @@ enum check_ranks { CHECK_NO_RANKS, CHECK_PROCESSES, CHECK_THREADS, CHECK_ONE_RAN
 
 struct check_subject {
     const char *path;
+    char real[4096];                             /* the same, absolute */
     struct tn_card card;
+    char axis[8];                                /* of a strategy, if the user said one */
     struct check_claims claims;
     char ref[4096];                              /* path of ref; "" none */
     char folder[64];                             /* of this check, for whatever tests write */
@@ -87,6 +95,7 @@ void check_list_device(struct check_list *l, const struct check_subject *s);
 void check_list_kernels(struct check_list *l, const struct check_subject *s);
 void check_list_gradients(struct check_list *l, const struct check_subject *s);
 void check_list_comm(struct check_list *l, const struct check_subject *s);
+void check_list_passes(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
@@ -116,6 +125,10 @@ struct tn_bench_device;
  * the host's. */
 int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out);
 
+/* --- tenon.c: this program with these arguments, in the folder of the check. Returns its exit status; words: the last
+ * thing it said. */
+int check_tenon(struct check_run *r, char **argv, char *words, size_t room);
+
 /* --- report.c */
 void check_print(FILE *f, const struct check_subject *s, const struct check_list *l, double seconds);
 void check_print_list(FILE *f, const struct check_list *l);
@@ -124,7 +137,7 @@ uint32_t check_count(const struct check_list *l, uint32_t state);
 
 /* --- check.c: the whole of it. *code: the exit status. */
 struct check_wish {
-    const char *plugin, *only;
+    const char *plugin, *only, *axis;            /* axis NULL: found out */
     uint32_t json, list, jobs;                   /* jobs 0: as many as there are CPUs */
     const char *plugins_path;
 };
