@@ -96,6 +96,7 @@ void check_list_kernels(struct check_list *l, const struct check_subject *s);
 void check_list_gradients(struct check_list *l, const struct check_subject *s);
 void check_list_comm(struct check_list *l, const struct check_subject *s);
 void check_list_passes(struct check_list *l, const struct check_subject *s);
+void check_list_optimizers(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
