@@ -1,5 +1,6 @@
 /* ask.c - what a plugin claims: which device it is or works on, which operations. Asked in a child, as a test is. */
 #include <sys/mman.h>
+#include <tenon/bootstrap.h>
 #include <tenon/comm.h>
 #include <tenon/optimizer.h>
 #include <tenon/pass.h>
@@ -46,6 +47,7 @@ static void ask(struct check_run *r)
         answer->is_optimizer = 1;
         take_options(((const struct tn_optimizer *)tn_plugin_table(p, TN_OPTIMIZER_ID))->options);
     }
+    answer->is_bootstrap = tn_plugin_table(p, TN_BOOTSTRAP_ID) != NULL;
     if (tn_plugin_table(p, TN_COMM_ID))
         answer->ranks = check_ranks(r, answer->why, sizeof answer->why);
     answer->loads = 1;

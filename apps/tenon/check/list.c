@@ -39,4 +39,5 @@ void check_list_all(struct check_list *l, const struct check_subject *s)
     check_list_comm(l, s);
     check_list_optimizers(l, s);
     check_list_passes(l, s);
+    check_list_bootstraps(l, s);
 }

@@ -38,7 +38,7 @@ struct check_claims {
     uint32_t claims, dtypes;                     /* dtypes: of the device that kernels work on, 0 not known */
     char kind[48], kernels_kind[48];             /* device, and device of the kernels */
     uint32_t ranks, options;                     /* ranks: enum check_ranks */
-    uint32_t is_pass, is_optimizer;
+    uint32_t is_pass, is_optimizer, is_bootstrap, reserved0;
     struct check_option {
         char key[40], preset[40];
         double low, high;
@@ -97,6 +97,7 @@ void check_list_gradients(struct check_list *l, const struct check_subject *s);
 void check_list_comm(struct check_list *l, const struct check_subject *s);
 void check_list_passes(struct check_list *l, const struct check_subject *s);
 void check_list_optimizers(struct check_list *l, const struct check_subject *s);
+void check_list_bootstraps(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
