@@ -146,7 +146,7 @@ START_TEST(faults_of_one_run)
         {INPUT, "bc+", "bc", "changed input 0"},
         {VARIES, "bc", "bc", "a second launch gives other bits in output 0"},
         {FAILS, "bc", "bc", "launch: status -1: "},
-        {WORK, "bc", "bc", "wrote outside of its workspace"},
+        {WORK, "bc", "bc", "wrote behind its workspace"},
     };
 
     fault = f[_i].fault;

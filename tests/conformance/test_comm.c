@@ -54,7 +54,7 @@ static const struct {
 };
 
 static const struct tn_comm_case timing[] = {
-    {"time", timed, 2, NOBODY},
+    {"time", timed, 2, NOBODY, 0},
     {0},
 };
 
@@ -136,7 +136,8 @@ static int run_lists(size_t i, uint32_t n, const char *only)
     }
     failed += run_list(tries[i].plugin, tn_comm_values, n, only);
     if (tries[i].fails)
-        failed += run_list(tries[i].plugin, tn_comm_failures, n, only);
+        failed += run_list(tries[i].plugin, tn_comm_failures, n, only) +
+                  run_list(tries[i].plugin, tn_comm_interface, n, only);
     return failed;
 }
 
@@ -199,6 +200,7 @@ int main(int argc, char **argv)
 {
     int failed = 0, ran = 0;
 
+    tn_comm_words = 1;
     if (argc > 6 && !strcmp(argv[1], "launched"))
         return tn_comm_launched(argv + 2);
     if (argc > 1 && !strcmp(argv[1], "time"))

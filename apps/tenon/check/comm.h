@@ -23,14 +23,20 @@ struct tn_comm_case {
     const char *name;
     void (*run)(struct tn_rank *r);
     uint32_t least;     /* ranks that it needs */
-    int32_t rank_fails; /* the rank that is killed or stopped by the case, or one of: */
+    int32_t rank_fails; /* the rank that is killed or stopped by the case, or one of NOBODY, ... */
+    uint32_t quality;   /* 1: this is more than tenon/comm.h asks for */
 };
+
+/* 1: sentences and times must be those of this project's own communicators (plugins/streams). 0: a sentence names the
+ * rank, and a limit may be passed by a second. */
+extern int tn_comm_words;
 
 extern const struct tn_comm_case tn_comm_values[];    /* what is right; end with a NULL name */
 extern const struct tn_comm_case tn_comm_failures[];  /* what goes wrong */
 extern const struct tn_comm_case tn_comm_unlaunched[]; /* what needs mpirun, without it */
 extern const struct tn_comm_case tn_comm_two_hosts[]; /* between tn_hosts_up and tn_hosts_down */
 extern const struct tn_comm_case tn_comm_no_cable[];
+extern const struct tn_comm_case tn_comm_interface[];
 
 /* The same on processes that mpirun starts, which each run the cases from..to of a list, so that MPI begins once for
  * them. name is what tn_comm_list knows the list by. Returns how many cases have failed. */
@@ -39,24 +45,31 @@ int tn_comm_launch(const char *plugin, const char *name, uint32_t n, uint32_t fr
 int tn_comm_launched(char **argv);
 const struct tn_comm_case *tn_comm_list(const char *name);
 
-/* Runs a case on n ranks, prints a line if it fails; returns whether it did. */
+/* Runs a case on n ranks, prints a line if it fails; returns whether it did. In processes, or in threads of this one;
+ * then whatever is wrong ends the process. */
 int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n);
+int tn_comm_run_threads(const char *plugin, const struct tn_comm_case *c, uint32_t n);
+/* As tn_comm_run, for one that returns its end itself: *status by rank, as wait has it. Whether all ended in time. */
+int tn_comm_fork(const char *plugin, const struct tn_comm_case *c, uint32_t n, int *status);
 
 /* --- for cases; a mistake is printed with rank and line, and ends the process */
 __attribute__((format(printf, 3, 4), noreturn)) void tn_comm_wrong(const struct tn_rank *r, int line,
                                                                    const char *fmt, ...);
 #define must(r, x) ((x) ? (void)0 : tn_comm_wrong(r, __LINE__, "%s (%s)", #x, tn_bench_said()))
 
-/* comm_hosts.c: ranks on two hosts by turns. Whether it could be done. */
+/* Hosts that ranks are put on: NULL where all are on this one. */
+struct tn_comm_hosts {
+    void (*enter)(uint32_t rank);                /* by the rank, before anything else */
+    const char *(*address)(uint32_t rank);       /* what the host's store knows */
+};
+extern const struct tn_comm_hosts *tn_comm_hosts;
+/* comm_hosts.c: two of them by turns. Whether it could be done. */
 int tn_hosts_up(int with_cable);
 void tn_hosts_down(void);
-int tn_hosts_are_up(void);
-void tn_hosts_enter(uint32_t rank);
-const char *tn_hosts_address(uint32_t rank);
-void tn_hosts_cut(void);
 
-/* comm.c: the folder of the store; what a rank does */
+/* comm.c: where the store of files lies; where folders for such are made; what a rank does */
 void tn_comm_folder(const char *path);
+void tn_comm_root(const char *path);
 const struct tn_plugin *tn_comm_load(struct tn_rank *r, const char *plugin);
 void tn_comm_case_run(struct tn_rank *r, const struct tn_comm_case *c);
 double tn_comm_now(void);
@@ -64,5 +77,8 @@ void tn_comm_sleep(double seconds);
 size_t tn_comm_width(uint32_t dtype);
 void tn_comm_set(uint32_t dtype, void *p, uint64_t i, double value);
 double tn_comm_get(uint32_t dtype, const void *p, uint64_t i);
+int tn_comm_says(const char *text);              /* does the last error of this thread have these words? */
+void tn_comm_dead(struct tn_rank *r, struct tn_comm *c);     /* must be: the world has failed */
+void tn_comm_sum_until_error(struct tn_rank *r, struct tn_comm *c, uint64_t count, double *seconds);
 tn_status tn_comm_do(struct tn_rank *r, struct tn_comm *c, const struct tn_transfer *t, uint32_t n);
 #endif

@@ -27,6 +27,30 @@ static void spoil(struct described *d)
         memcpy((char *)d + i, &bad, sizeof bad);
 }
 
+/* What runs now, for a fault in it. */
+static const struct tn_bench *running;
+static const struct tn_guarded *running_work;
+
+int tn_bench_fault(const void *address, char *text, size_t room)
+{
+    const char *at = address;
+
+    for (uint32_t o = 0; running && o <= running->n; o++) {
+        const struct tn_guarded *g = o < running->n ? &running->x[o].memory : running_work;
+        const uint32_t n_in = running->p.n_in;
+
+        if (at < g->map || at >= g->map + g->mapped)
+            continue;
+        if (o == running->n)
+            snprintf(text, room, "touched what lies %s its workspace", at < g->data ? "in front of" : "behind");
+        else
+            snprintf(text, room, "touched what lies %s %s %u", at < g->data ? "in front of" : "behind",
+                     o < n_in ? "input" : "output", o < n_in ? o : o - n_in);
+        return 1;
+    }
+    return 0;
+}
+
 /* With the description gone, which prepare only borrowed. */
 static tn_status launch(struct tn_bench *b, const struct tn_kernel *k, const struct tn_guarded *work)
 {
@@ -38,14 +62,23 @@ static tn_status launch(struct tn_bench *b, const struct tn_kernel *k, const str
     tn_status s;
 
     for (uint32_t o = 0; o < b->n; o++) {
-        const struct operand *x = &b->x[b->x[o].alias < 0 ? (int)o : b->x[o].alias];
+        const uint32_t real = b->x[o].alias < 0 ? o : (uint32_t)b->x[o].alias;
+        char *data = b->device ? tn_remote_data(b, real) : b->x[real].memory.data;
 
-        buffer[o] = b->x[o].unread ? NULL : x->memory.data + x->skip;
+        buffer[o] = b->x[o].unread ? NULL : data + b->x[real].skip;
     }
     l.uniform = has_program ? (const void *)b->uniform : b->key;
+    if (b->device) {
+        l.workspace = tn_remote_data(b, b->n), l.uniform = tn_remote_data(b, b->n + 1);
+        l.queue = b->device->queue;
+    }
     memcpy(saved, &b->d, sizeof b->d);
     spoil(&b->d);
+    running = b, running_work = work;
     s = k->launch(k->state, &l);
+    if (s == TN_OK && b->device)                     /* before what it was given is there again */
+        s = b->device->api->sync(b->device->queue, b->device->seconds);
+    running = NULL;
     memcpy(&b->d, saved, sizeof b->d);
     free(saved);
     return s;
@@ -75,7 +108,7 @@ static tn_status inspect(struct tn_bench *b)
         const int over = tn_guarded_overrun(&x->memory);
 
         if (over)
-            return fail(b, over & 1 ? "wrote in front of" : "wrote between or behind the elements of", o);
+            return fail(b, over < 0 ? "wrote in front of" : "wrote between or behind the elements of", o);
         if (o < b->p.n_in && !(written >> o & 1) && memcmp(x->before, x->memory.data, x->memory.bytes))
             return fail(b, "changed", o);
         for (size_t i = 0; (o >= b->p.n_in || written >> o & 1) && i < x->memory.bytes; i++)
@@ -90,15 +123,18 @@ static tn_status twice(struct tn_bench *b, const struct tn_kernel *k, const stru
     double *first[TN_MAX_OPERANDS] = {NULL};
     tn_status s = TN_OK;
 
-    for (int run = 0; run < 2 && s == TN_OK; run++) {
+    for (int run = 0; run < 2 - b->once && s == TN_OK; run++) {
         reset(b);
         memset(work->data, POISON, work->bytes);
+        if (b->device && (s = tn_remote_push(b, work)) != TN_OK)
+            break;
         if ((s = launch(b, k, work)) != TN_OK) {
             snprintf(b->error, sizeof b->error, "launch: status %d: %s", (int)s, tn_bench_said());
             s = TN_ERR;
             break;
         }
-        s = inspect(b);
+        s = b->device ? tn_remote_pull(b, work) : TN_OK;
+        s = s == TN_OK ? inspect(b) : s;
         for (uint32_t o = b->p.n_in; o < b->n && s == TN_OK; o++) {
             const size_t bytes = (size_t)b->x[o].count * sizeof(double);
 
@@ -108,8 +144,11 @@ static tn_status twice(struct tn_bench *b, const struct tn_kernel *k, const stru
                 s = fail(b, "a second launch gives other bits in", o);
         }
     }
-    if (s == TN_OK && tn_guarded_overrun(work))
-        snprintf(b->error, sizeof b->error, "wrote outside of its workspace"), s = TN_ERR;
+    if (s == TN_OK && tn_guarded_overrun(work)) {
+        snprintf(b->error, sizeof b->error, "wrote %s its workspace",
+                 tn_guarded_overrun(work) < 0 ? "in front of" : "behind");
+        s = TN_ERR;
+    }
     for (uint32_t o = 0; o < b->n; o++)
         free(first[o]);
     return s;
@@ -139,7 +178,12 @@ tn_status tn_bench_run(struct tn_bench *b, const struct tn_kernels *k)
         return TN_ERR;
     }
     work = tn_guarded_new(kernel.workspace);
-    s = twice(b, &kernel, &work);
+    if (b->front)
+        tn_guarded_front(&work);
+    s = b->device ? tn_remote_open(b, &work) : TN_OK;
+    s = s == TN_OK ? twice(b, &kernel, &work) : s;
+    if (b->device)
+        tn_remote_close(b);
     if (kernel.release)
         kernel.release(kernel.state);
     tn_guarded_free(&work);

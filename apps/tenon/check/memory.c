@@ -13,14 +13,15 @@
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
-static size_t room_for(size_t bytes)
+/* Up to the page that may not be touched. */
+static size_t behind(const struct tn_guarded *g)
 {
-    return (bytes + 63) / 64 * 64;
+    return (size_t)(g->map + g->mapped - (size_t)sysconf(_SC_PAGESIZE) - (g->data + g->bytes));
 }
 
 struct tn_guarded tn_guarded_new(size_t bytes)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = room_for(bytes);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + 63) / 64 * 64;
     const size_t pages = (room + page - 1) / page * page;
     struct tn_guarded g = {.mapped = pages + 2 * page, .bytes = bytes};
 
@@ -30,28 +31,34 @@ struct tn_guarded tn_guarded_new(size_t bytes)
         tn_bench_stop("no guarded memory of %zu bytes", bytes);
     memset(g.map + page, POISON, pages);
     g.data = g.map + page + pages - room;
-    ASAN_POISON_MEMORY_REGION(g.data + bytes, room - bytes);
+    ASAN_POISON_MEMORY_REGION(g.data + bytes, behind(&g));
     return g;
 }
 
-/* Are bytes before the data (1) or behind it (2) no longer as tn_guarded_new left them? */
+void tn_guarded_front(struct tn_guarded *g)
+{
+    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, behind(g));
+    g->data = g->map + (size_t)sysconf(_SC_PAGESIZE);
+    ASAN_POISON_MEMORY_REGION(g->data + g->bytes, behind(g));
+}
+
 int tn_guarded_overrun(const struct tn_guarded *g)
 {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), behind = room_for(g->bytes) - g->bytes;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = behind(g);
     int over = 0;
 
-    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, behind);
+    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, n);
+    for (size_t i = 0; i < n; i++)
+        over = g->data[g->bytes + i] != (char)POISON ? 1 : over;
     for (const char *at = g->map + page; at < g->data; at++)
-        over |= *at != (char)POISON ? 1 : 0;
-    for (size_t i = 0; i < behind; i++)
-        over |= g->data[g->bytes + i] != (char)POISON ? 2 : 0;
-    ASAN_POISON_MEMORY_REGION(g->data + g->bytes, behind);
+        over = *at != (char)POISON ? -1 : over;
+    ASAN_POISON_MEMORY_REGION(g->data + g->bytes, n);
     return over;
 }
 
 void tn_guarded_free(struct tn_guarded *g)
 {
-    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, room_for(g->bytes) - g->bytes);
+    ASAN_UNPOISON_MEMORY_REGION(g->data + g->bytes, behind(g));
     munmap(g->map, g->mapped);
 }
 
@@ -73,23 +80,22 @@ static double half_value(uint16_t h)
     return v;
 }
 
-/* The nearest one, found by bisection over all of them; infinity stands for 65536 there. */
+/* The nearest one, of two the even one: below 2^-14 in steps of 2^-24, else with eleven bits. */
 static uint16_t half_nearest(double v)
 {
     const uint16_t sign = signbit(v) ? 0x8000 : 0;
-    uint16_t low = 0, high = 0x7c00;
-    double down, up;
+    const double a = fabs(v);
+    int e;
 
     if (isnan(v))
         return 0x7e00;
-    v = fabs(v);
-    while (high - low > 1) {
-        const uint16_t middle = (uint16_t)((low + high) / 2);
+    if (a >= 65520)
+        return sign | 0x7c00;
+    if (a < 0x1p-14)
+        return (uint16_t)(sign | (uint16_t)nearbyint(a * 0x1p24));
+    const double m = nearbyint(frexp(a, &e) * 2048);
 
-        *(half_value(middle) <= v ? &low : &high) = middle;
-    }
-    down = v - half_value(low), up = (high == 0x7c00 ? 65536 : half_value(high)) - v;
-    return sign | (down < up || (down == up && !(low & 1)) ? low : high);
+    return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)m - 1024));
 }
 
 void tn_number_write(uint32_t dtype, void *at, double v)

@@ -73,6 +73,10 @@ static void read_modifiers(struct tn_bench *b, uint32_t o, const char *at, const
             x->unread = 1;
         else if (m == '!')
             x->nan = 1;
+        else if (m == '^')
+            x->infinite = 1;
+        else if (m == '%')
+            x->extreme = 1;
         else if (m == '=')
             x->alias = *at++ - 'a';
         else if (m == ':' && (*at == 'h' || *at == 'f'))
@@ -87,6 +91,16 @@ static void read_modifiers(struct tn_bench *b, uint32_t o, const char *at, const
     }
 }
 
+/* One of three is of these. */
+static double extreme(struct tn_bench *b, double usual)
+{
+    static const double list[] = {0.0,  -0.0, 1e-45, -1e-40,        0x1p-126,      INFINITY, -INFINITY, NAN,
+                                  1e30, 65504, -1e-8, 3.4028235e38, -3.4028235e38, 1,        -1};
+    const double which = 3 * draw(b);
+
+    return which < 1 ? list[(size_t)(which * (double)(sizeof list / sizeof *list))] : usual;
+}
+
 static void fill(struct tn_bench *b, uint32_t o)
 {
     struct operand *x = &b->x[o];
@@ -99,8 +113,10 @@ static void fill(struct tn_bench *b, uint32_t o)
             v = 0.5 + draw(b);
         if (dtype == TN_I32)
             v = x->limit ? floor(draw(b) * (double)(x->limit + 1)) - 1 : (double)(x->first + e);
-        if (x->nan && e == x->count / 2)
-            v = NAN;
+        if (x->extreme)
+            v = extreme(b, v);
+        if ((x->nan || x->infinite) && e == x->count / 2)
+            v = x->nan ? NAN : INFINITY;
         tn_bench_set(b, o, e, v);
     }
 }

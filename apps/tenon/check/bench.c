@@ -55,6 +55,41 @@ int tn_bench_merge(struct tn_bench *b)
     return n != before;
 }
 
+void tn_bench_on(struct tn_bench *b, const struct tn_bench_device *d)
+{
+    b->device = d;
+}
+
+void tn_bench_front(struct tn_bench *b)
+{
+    b->front = 1;
+    for (uint32_t o = 0; o < b->n; o++)
+        tn_guarded_front(&b->x[o].memory);
+}
+
+void tn_bench_once(struct tn_bench *b)
+{
+    b->once = 1;
+}
+
+int tn_bench_extreme(const struct tn_bench *b)
+{
+    int any = 0;
+
+    for (uint32_t o = 0; o < b->n; o++)
+        any |= b->x[o].extreme;
+    return any;
+}
+
+uint32_t tn_bench_dtypes(const struct tn_bench *b)
+{
+    uint32_t all = 0;
+
+    for (uint32_t o = 0; o < b->n; o++)
+        all |= 1u << b->d.operand[o].dtype;
+    return all;
+}
+
 int64_t tn_bench_count(const struct tn_bench *b, uint32_t operand)
 {
     return b->x[operand].count;

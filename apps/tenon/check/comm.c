@@ -1,6 +1,7 @@
 /* comm.c - ranks as forked processes: the store of files they meet in, their start and their end. */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -12,7 +13,9 @@
 #define MOST 8
 #define LIMIT 60 /* seconds for a case, all of it */
 
-static char folder[64];
+static char folder[160], root[100] = "/tmp";
+int tn_comm_words;
+const struct tn_comm_hosts *tn_comm_hosts;
 
 double tn_comm_now(void)
 {
@@ -68,8 +71,8 @@ static tn_status store_get(const char *key, void *data, uint64_t *bytes, double 
     char path[512];
     FILE *f;
 
-    if (tn_hosts_are_up() && !strncmp(key, "tenon/address/", 14)) {
-        *bytes = (uint64_t)snprintf(data, *bytes, "%s", tn_hosts_address((uint32_t)atoi(key + 14)));
+    if (tn_comm_hosts && !strncmp(key, "tenon/address/", 14)) {
+        *bytes = (uint64_t)snprintf(data, *bytes, "%s", tn_comm_hosts->address((uint32_t)atoi(key + 14)));
         return TN_OK;
     }
     path_of(key, path, sizeof path);
@@ -162,7 +165,17 @@ tn_status tn_comm_do(struct tn_rank *r, struct tn_comm *c, const struct tn_trans
     return s < 0 ? s : r->api->wait(q, r->limit);
 }
 
+int tn_comm_says(const char *text)
+{
+    return strstr(tn_bench_said(), text) != NULL;
+}
+
 /* --- processes */
+
+void tn_comm_root(const char *path)
+{
+    snprintf(root, sizeof root, "%s", path);
+}
 
 void tn_comm_folder(const char *path)
 {
@@ -198,8 +211,8 @@ static void child(const char *plugin, const struct tn_comm_case *c, uint32_t ran
 
     if (c->rank_fails == LAST_UNSTARTED && rank == n - 1)
         _exit(0);
-    if (tn_hosts_are_up())
-        tn_hosts_enter(rank);
+    if (tn_comm_hosts)
+        tn_comm_hosts->enter(rank);
     tn_comm_load(&r, plugin);
     tn_comm_case_run(&r, c);
     exit(0);
@@ -215,45 +228,39 @@ static int judge(const struct tn_comm_case *c, uint32_t rank, int status)
 
 static void clean(void)
 {
-    char command[100];
+    char command[200];
 
-    snprintf(command, sizeof command, "rm -rf %s", folder);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
     if (system(command))
         tn_bench_stop("cannot remove %s", folder);
 }
 
 /* Waits for all; a rank that stopped itself is killed when the others have ended. */
-static int collect(const struct tn_comm_case *c, const pid_t *pid, uint32_t n)
+static int collect(const struct tn_comm_case *c, const pid_t *pid, uint32_t n, int *status)
 {
-    double until = tn_comm_now() + LIMIT;
-    int status[MOST] = {0}, ended[MOST] = {0}, failed = 0;
+    const double until = tn_comm_now() + LIMIT;
+    int ended[MOST] = {0}, in_time = 1;
 
     for (uint32_t left = n; left;) {
-        int late = tn_comm_now() > until;
+        const int late = tn_comm_now() > until;
+
         for (uint32_t i = 0; i < n; i++) {
             if (!ended[i] && (late || (left == 1 && c->rank_fails == (int32_t)i)))
                 kill(pid[i], SIGKILL);
-            if (!ended[i] && waitpid(pid[i], &status[i], WNOHANG) == pid[i]) {
-                ended[i] = 1;
-                left--;
-                if (late || !judge(c, i, status[i])) {
-                    failed = 1;
-                    fprintf(stderr, "  rank %u ended with status %#x%s\n", i, (unsigned)status[i],
-                            late ? ", by force" : "");
-                }
-            }
+            if (!ended[i] && waitpid(pid[i], &status[i], WNOHANG) == pid[i])
+                ended[i] = 1, in_time &= !late, left--;
         }
         tn_comm_sleep(0.001);
     }
-    return failed;
+    return in_time;
 }
 
-int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n)
+int tn_comm_fork(const char *plugin, const struct tn_comm_case *c, uint32_t n, int *status)
 {
     pid_t pid[MOST];
-    int failed;
+    int in_time;
 
-    snprintf(folder, sizeof folder, "/tmp/tenon-comm-XXXXXX");
+    snprintf(folder, sizeof folder, "%s/tenon-comm-XXXXXX", root);
     if (n > MOST || !mkdtemp(folder))
         tn_bench_stop("no folder for the store: %s", strerror(errno));
     fflush(NULL);
@@ -264,9 +271,53 @@ int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n)
         if (pid[i] == 0)
             child(plugin, c, i, n);
     }
-    failed = collect(c, pid, n);
+    in_time = collect(c, pid, n, status);
     clean();
+    return in_time;
+}
+
+int tn_comm_run(const char *plugin, const struct tn_comm_case *c, uint32_t n)
+{
+    int status[MOST] = {0}, failed = !tn_comm_fork(plugin, c, n, status);
+
+    for (uint32_t i = 0; i < n; i++)
+        if (!judge(c, i, status[i])) {
+            failed = 1;
+            fprintf(stderr, "  rank %u ended with status %#x\n", i, (unsigned)status[i]);
+        }
     if (failed)
         printf("FAIL %s, %u ranks: %s\n", plugin, n, c->name);
     return failed;
+}
+
+/* --- threads */
+
+struct one {
+    struct tn_rank r;
+    const struct tn_comm_case *c;
+    pthread_t thread;
+};
+
+static void *one_thread(void *arg)
+{
+    struct one *o = arg;
+
+    tn_comm_case_run(&o->r, o->c);
+    return NULL;
+}
+
+int tn_comm_run_threads(const char *plugin, const struct tn_comm_case *c, uint32_t n)
+{
+    struct one one[MOST];
+    struct tn_rank r = {0};
+
+    tn_comm_load(&r, plugin);
+    for (uint32_t i = 0; i < n; i++) {
+        one[i] = (struct one){.r = {.api = r.api, .rank = i, .size = n}, .c = c};
+        if (pthread_create(&one[i].thread, NULL, one_thread, &one[i]))
+            tn_bench_stop("no thread for rank %u", i);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        pthread_join(one[i].thread, NULL);
+    return 0;
 }

@@ -7,7 +7,10 @@
 #define MAX_ATTR 12
 #define POISON 0xff                              /* as bytes: NaN in every floating dtype, -1 in int32 */
 
-/* Memory between two pages that may not be touched; ends at the second one, but for the alignment. */
+#define ZONE 4096u                               /* bytes in front of and behind a buffer on a device */
+
+/* Memory between two pages that may not be touched; ends at the second one, but for the alignment, or begins at
+ * the first one. */
 struct tn_guarded {
     char *map, *data;
     size_t mapped, bytes;
@@ -20,7 +23,7 @@ struct operand {
     double *value, *result;                      /* by element: before the run, after it (outputs) */
     char *before;                                /* inputs: the bytes, to find changes */
     int alias;                                   /* of the input of this number, -1: none */
-    int unread, positive, nan;
+    int unread, positive, nan, infinite, extreme;
     int64_t limit, first; /* int32: below limit, or counting from first if limit is 0 */
 };
 
@@ -48,6 +51,9 @@ struct tn_bench {
         int by_table;
     } dim[26];
     uint32_t n, micro;
+    int front, once;
+    const struct tn_bench_device *device;
+    void *block[TN_MAX_OPERANDS + 2];            /* on the device, zones included; then workspace and uniform */
     uint64_t random;
     float uniform[16];
     uint32_t key[4];
@@ -57,10 +63,19 @@ struct tn_bench {
 /* memory.c */
 struct tn_guarded tn_guarded_new(size_t bytes);
 void tn_guarded_free(struct tn_guarded *g);
+void tn_guarded_front(struct tn_guarded *g);
+/* What is no longer as it was: -1 in front of the data, 1 behind it, 0 nothing. */
 int tn_guarded_overrun(const struct tn_guarded *g);
 size_t tn_number_width(uint32_t dtype);
 void tn_number_write(uint32_t dtype, void *at, double v);
 double tn_number_read(uint32_t dtype, const void *at);
+
+/* remote.c: the buffers of a bench on its device, in step with those in host memory. b->error says what failed. */
+tn_status tn_remote_open(struct tn_bench *b, const struct tn_guarded *work);
+tn_status tn_remote_push(struct tn_bench *b, const struct tn_guarded *work);
+tn_status tn_remote_pull(struct tn_bench *b, const struct tn_guarded *work);
+void tn_remote_close(struct tn_bench *b);
+char *tn_remote_data(const struct tn_bench *b, uint32_t i);  /* of operand i, of the workspace, of the uniform */
 
 /* bench.c: where element e of an operand lies */
 char *tn_bench_place(const struct tn_bench *b, uint32_t operand, int64_t e);

@@ -1,0 +1,68 @@
+/* open.c - what a test loads, in its child: the plugin, ref, a device. */
+#include "base/status.h"
+#include "bench.h"
+#include "suite.h"
+#include "plugin/registry.h"
+
+const struct tn_loaded *check_open(struct check_run *r)
+{
+    const struct tn_loaded *p = NULL;
+
+    if (tn_plugin_open(r->subject->path, &p) < 0)
+        check_fail(r, "%s", tn_error_text());
+    return p;
+}
+
+const void *check_table(struct check_run *r, const char *id)
+{
+    const void *t = tn_plugin_table(check_open(r), id);
+
+    if (!t)
+        check_fail(r, "it has no %s", id);
+    return t;
+}
+
+const void *check_ref(struct check_run *r, const char *id)
+{
+    const struct tn_loaded *p = NULL;
+
+    if (!*r->subject->ref)
+        check_skip(r, "the plugin ref, which it is compared with, was not found");
+    if (tn_plugin_open(r->subject->ref, &p) < 0)
+        check_fail(r, "ref: %s", tn_error_text());
+    return tn_plugin_table(p, id);
+}
+
+static const struct tn_device_api *device_of(struct check_run *r, const char *kind)
+{
+    const struct tn_device_api *d = tn_plugin_table(check_open(r), TN_DEVICE_ID);
+    struct tn_registry *all = NULL;
+
+    if (d && !strcmp(d->kind, kind))
+        return d;
+    if (!strcmp(kind, "cpu"))
+        return check_ref(r, TN_DEVICE_ID);
+    if (tn_registry_open(NULL, &all) < 0 || tn_registry_device(all, "its kernels", kind, &d) < 0)
+        check_skip(r, "no plugin is the device %s that its kernels work on: %s", kind, tn_error_text());
+    return d;
+}
+
+int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out)
+{
+    const struct tn_device_api *api = device_of(r, kind);
+    struct tn_device_info info = {.struct_size = sizeof info};
+    uint32_t score = 0;
+    char why[256] = "";
+
+    if (api->probe(&score, why, sizeof why) < 0 || !score)
+        check_skip(r, "there is no device %s here: %s", kind, *why ? why : check_said());
+    *out = (struct tn_bench_device){.api = api, .seconds = 30};
+    if (api->open(0, &out->device) < 0)
+        check_fail(r, "the device does not open: %s", check_said());
+    if (api->queue(out->device, &out->queue) < 0)
+        check_fail(r, "the device has no queue: %s", check_said());
+    if (api->info(out->device, &info) < 0)
+        check_fail(r, "the device has no info: %s", check_said());
+    out->dtypes = info.dtypes;
+    return strcmp(kind, "cpu") != 0;
+}
