@@ -20,7 +20,7 @@ struct option {
 };
 
 struct command {
-    const char *name;
+    const char *name;                            /* one word or two: "plugins check" */
     const char *help;                            /* one line, without a full stop */
     const char *usage;                           /* what follows the name: "[CFG] [section.key=value ...]" */
     const char *detail; /* a paragraph for the help and the manual page; may be NULL */
@@ -36,6 +36,7 @@ extern const struct command bench_command;
 extern const struct command prepare_command;
 extern const struct command config_command;
 extern const struct command help_command;
+extern const struct command new_command;
 extern const struct command plan_command;
 extern const struct command plugins_command;
 extern const struct command probe_command;

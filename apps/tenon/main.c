@@ -24,6 +24,7 @@ const struct command *const commands[] = {
     &verify_command,
     &bench_command,
     &plugins_command,
+    &new_command,
     &config_command,
     &help_command,
     NULL,
@@ -69,6 +70,17 @@ static int help_wanted(int argc, char **argv)
     return 0;
 }
 
+/* A command of two words, or NULL. */
+static const struct command *find_pair(int argc, char **argv)
+{
+    char both[80];
+
+    if (argc < 3)
+        return NULL;
+    snprintf(both, sizeof both, "%.30s %.40s", argv[1], argv[2]);
+    return command_find(both);
+}
+
 static int dispatch(int argc, char **argv)
 {
     const struct command *c;
@@ -85,7 +97,11 @@ static int dispatch(int argc, char **argv)
         printf("tenon %s (plugin ABI %d)\n", TN_VERSION, TN_ABI);
         return 0;
     }
-    c = command_find(argv[1]);
+    c = find_pair(argc, argv);
+    if (c)
+        argc--, argv++;
+    else
+        c = command_find(argv[1]);
     if (!c)
         return command_end(*argv[1] == '-'
                                ? tn_error(TN_ERR_CONFIG,

@@ -121,6 +121,29 @@ TN_KIT struct tn_kit_walk tn_kit_outer(const struct tn_kit_nest *k)
     return w;
 }
 
+/* How many positions the output has. */
+TN_KIT int64_t tn_kit_positions(const struct tn_kit_nest *k)
+{
+    int64_t n = 1;
+
+    for (uint32_t d = 0; d < k->n_outer; d++)
+        n *= k->loop[d].size;
+    return n;
+}
+
+/* Before position n of the output, counted in the order of tn_kit_next: for a thread that begins there. */
+TN_KIT struct tn_kit_walk tn_kit_from(const struct tn_kit_nest *k, int64_t n)
+{
+    struct tn_kit_walk w = tn_kit_outer(k);
+
+    for (uint32_t d = k->n_outer; d-- > 0 && n > 0; n /= k->loop[d].size) {
+        w.i[d] = n % k->loop[d].size;
+        for (uint32_t o = 0; o < k->n_in + k->n_out; o++)
+            w.at[o] += w.i[d] * k->loop[d].stride[o];
+    }
+    return w;
+}
+
 /* Before the first of the reduced positions of one position of the output. */
 TN_KIT struct tn_kit_walk tn_kit_inner(const struct tn_kit_nest *k, const struct tn_kit_walk *outer)
 {
