@@ -38,53 +38,58 @@ struct tn_kit_wire {
      * `seconds`; an error is recorded, and what was made is in link nevertheless. Thread: that of open and group. */
     tn_status (*meet)(const char *group, const uint32_t *ranks, uint32_t n, uint32_t me, double seconds,
                       struct tn_kit_link **link);
-    /* Give and take bytes (1 or more) and return at once: how many were moved, 0 if none can be now, -1 if the rank at
-     * the other end is gone. One thread at a time. */
+    /* Gives bytes (1 or more) and returns at once: how many were taken, 0 if none can be now, -1 if the rank at the
+     * other end is gone. data is borrowed for the call. One thread at a time, like all that follows. */
     int64_t (*push)(struct tn_kit_link *l, const void *data, uint64_t bytes);
-    int64_t (*pull)(struct tn_kit_link *l, void *data, uint64_t bytes);
+    int64_t (*pull)(struct tn_kit_link *l, void *data, uint64_t bytes);           /* the same of bytes that come */
     void (*cut)(struct tn_kit_link *l);          /* the other end finds that this rank is gone; twice is once */
-    void (*close)(struct tn_kit_link *l);
+    void (*close)(struct tn_kit_link *l);        /* takes it; of a link that is cut or not */
 };
 
 struct tn_kit_header {                           /* what both sides of a message must agree on */
-    uint32_t op, dtype, reduce, root;
-    uint64_t bytes, sequence;
+    uint32_t op, dtype, reduce, root;            /* as in tn_transfer; root: who gives in a broadcast */
+    uint64_t bytes, sequence;                    /* bytes that follow it */
 };
 
+/* One message of a request. */
 struct tn_kit_message {
-    struct tn_kit_message *next;
-    struct tn_request *request;
+    struct tn_kit_message *next;                 /* the one started after it */
+    struct tn_request *request;                  /* which it is a part of */
     struct tn_kit_header header, found;          /* found: what came, to be compared */
     const char *from;                            /* bytes to send */
     char *to;                                    /* or room for those that come */
     uint64_t moved;                              /* of the header and the bytes together */
 };
 
+/* Messages in the order in which they were started. */
 struct tn_kit_queue {
-    struct tn_kit_message *first, *last;
+    struct tn_kit_message *first, *last;         /* last: of any content where first is NULL */
 };
 
+/* What a world and its groups share. */
 struct tn_kit_world {
-    const struct tn_kit_wire *wire;
-    double seconds;
+    const struct tn_kit_wire *wire;              /* static, the author's */
+    double seconds;                              /* limit of meeting */
     pthread_mutex_t lock;                        /* over all that follows, and all groups */
     struct tn_comm *groups;                      /* the world's own one among them */
-    uint32_t rank, number, users, dead, n_opened, reserved0;
+    uint32_t rank, number, users, dead, n_opened, reserved0; /* number: of this world in the process; users: groups */
     uint64_t *opened;                            /* hash of every list that was opened */
-    char why[400];
+    char why[400];                               /* it is dead */
 };
 
+/* A group, or the world. */
 struct tn_comm {
-    struct tn_kit_world *world;
-    struct tn_comm *next;
-    uint32_t n, me;
+    struct tn_kit_world *world;                  /* which it belongs to */
+    struct tn_comm *next;                        /* of the groups of the world */
+    uint32_t n, me;                              /* ranks, and which of them this one is */
     uint32_t *ranks;                             /* [n] of the world */
     struct tn_kit_link **link;                   /* [n] */
     struct tn_kit_queue *out, *in;               /* [n] each, oldest first */
 };
 
+/* What start has begun, until wait takes it. */
 struct tn_request {
-    struct tn_comm *comm;
+    struct tn_comm *comm;                        /* where it was started */
     uint32_t n, open;                            /* open: messages that are not over */
     struct tn_transfer *t;                       /* [n], ours; their counts too */
     char **part;                                 /* [n]: what the ranks give to a reduction, in their order */
@@ -94,6 +99,7 @@ struct tn_request {
 
 /* --- operations: how much goes from whom to whom */
 
+/* An operation as sentences have it. Static. */
 TN_KIT const char *tn_kit_op_name(uint32_t op)
 {
     static const char *const names[] = {"?", "all_reduce", "all_gather", "reduce_scatter", "all_to_all",
@@ -172,11 +178,13 @@ TN_KIT tn_status tn_kit_transfer_check(const struct tn_comm *c, const struct tn_
 
 /* --- sums */
 
+/* The larger or the smaller of two, NaN if one is. */
 TN_KIT double tn_kit_choose(uint32_t reduce, double a, double b)
 {
     return isnan(a) || (reduce == TN_MAX ? a > b : a < b) ? a : b;
 }
 
+/* Element i of integers. */
 TN_KIT int64_t tn_kit_whole(uint32_t dtype, const void *p, uint64_t i)
 {
     return dtype == TN_I32   ? (int64_t)((const int32_t *)p)[i]
@@ -225,6 +233,7 @@ TN_KIT void tn_kit_combine(uint32_t dtype, uint32_t reduce, char *to, const char
 
 /* --- the end of the world */
 
+/* The store in which the ranks have met; NULL in a world of one. Any thread. */
 TN_KIT const struct tn_store *tn_kit_store_of_run(void)
 {
     return (const struct tn_store *)tn_host->interface(TN_STORE_ID);
@@ -255,6 +264,7 @@ TN_KIT void tn_kit_world_end(struct tn_kit_world *w, const char *why)
                 w->wire->cut(c->link[p]);
 }
 
+/* The error of every call from then on. */
 TN_KIT tn_status tn_kit_world_ended(const struct tn_kit_world *w)
 {
     return tn_error(TN_ERR, "%s: %s", w->wire->name, w->why);
@@ -262,6 +272,7 @@ TN_KIT tn_status tn_kit_world_ended(const struct tn_kit_world *w)
 
 /* --- moving bytes. Lock held in all of these */
 
+/* The oldest message of a queue is done. */
 TN_KIT void tn_kit_message_over(struct tn_kit_queue *q)
 {
     q->first->request->open--;
@@ -297,6 +308,7 @@ TN_KIT void tn_kit_header_text(const struct tn_kit_header *h, char *out, size_t 
                  reductions[h->reduce & 3], (unsigned long long)(h->bytes / width), types[h->dtype & 7]);
 }
 
+/* Does the header that came fit the one that was expected? If not, the world has ended. */
 TN_KIT int tn_kit_headers_agree(struct tn_comm *c, uint32_t p, const struct tn_kit_message *m)
 {
     char theirs[100], ours[100], why[300];
@@ -333,6 +345,7 @@ TN_KIT int tn_kit_push(struct tn_comm *c, uint32_t p)
     return 1;
 }
 
+/* The same of the oldest message from rank p. */
 TN_KIT int tn_kit_pull(struct tn_comm *c, uint32_t p)
 {
     const uint64_t head = sizeof(struct tn_kit_header);
@@ -390,6 +403,7 @@ TN_KIT int tn_kit_move(struct tn_kit_world *w)
 
 /* --- requests */
 
+/* Takes it, and all that it has. */
 TN_KIT void tn_kit_request_free(struct tn_request *r)
 {
     for (uint32_t i = 0; r->part && i < r->n; i++)
@@ -433,6 +447,7 @@ TN_KIT struct tn_request *tn_kit_request_new(struct tn_comm *c, const struct tn_
     return r;
 }
 
+/* One more message of a request, of count elements, at the end of a queue; from or to is the caller's to set. */
 TN_KIT struct tn_kit_message *tn_kit_message_add(struct tn_request *r, struct tn_kit_queue *q, const struct tn_transfer *t,
                                                  uint64_t count)
 {
@@ -504,6 +519,7 @@ TN_KIT void tn_kit_request_finish(struct tn_request *r)
 
 /* --- the functions of the table; threads, states and errors are those of comm.h */
 
+/* Begins all transfers and moves what goes at once. */
 TN_KIT tn_status tn_kit_comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream,
                                    struct tn_request **out)
 {
@@ -531,6 +547,7 @@ TN_KIT tn_status tn_kit_comm_start(struct tn_comm *c, const struct tn_transfer *
     return s;
 }
 
+/* Seconds, since some time that stays. */
 TN_KIT double tn_kit_now(void)
 {
     struct timespec t;
@@ -562,15 +579,18 @@ TN_KIT void tn_kit_waits_key(const struct tn_kit_world *w, uint32_t rank, char *
     snprintf(key, room, "%.40s/waits/%u/%u", w->wire->name, (unsigned)w->number, (unsigned)rank);
 }
 
-/* Half of the time is over: others who wait for this rank can then see whom it waits for. */
-TN_KIT void tn_kit_say_awaited(const struct tn_request *r)
+/* Half of the time is over: others who wait for this rank can then see whom it waits for. over: and now it has come. */
+TN_KIT void tn_kit_say_awaited(struct tn_request *r, int over)
 {
     const struct tn_store *store = tn_kit_store_of_run();
-    uint32_t who;
+    uint32_t who = r->comm->world->rank;         /* nobody: this rank does not wait any more */
     char key[100];
 
+    if (over == !r->said)
+        return;
+    r->said = !over;
     tn_kit_waits_key(r->comm->world, r->comm->world->rank, key, sizeof key);
-    if (store && tn_kit_awaited(r, &who))
+    if (store && (over || tn_kit_awaited(r, &who)))
         store->set(key, &who, sizeof who);
 }
 
@@ -584,7 +604,7 @@ TN_KIT uint32_t tn_kit_follow(const struct tn_kit_world *w, uint32_t who)
 
     for (int i = 0; store && i < 8; i++, who = next, bytes = sizeof next) {
         tn_kit_waits_key(w, who, key, sizeof key);
-        if (store->get(key, &next, &bytes, 0.005) != TN_OK || bytes != sizeof next)
+        if (store->get(key, &next, &bytes, 0.005) != TN_OK || bytes != sizeof next || next == who)
             break;
     }
     return who;
@@ -613,20 +633,22 @@ TN_KIT tn_status tn_kit_look(struct tn_request *r, double seconds, double left, 
 
     *moved = tn_kit_move(w);
     if (!r->open) {
+        tn_kit_say_awaited(r, 1);
         tn_kit_request_finish(r);
         return TN_OK;
     }
     if (w->dead)
         return tn_kit_world_ended(w);
     if (left > 0 || *moved) {
-        if (left < 0.5 && !r->said)
-            r->said = 1, tn_kit_say_awaited(r);
+        if (left < 0.5)
+            tn_kit_say_awaited(r, 0);
         return TN_DECLINED;
     }
     tn_kit_silent(r, seconds);
     return tn_error(TN_ERR_TIMEOUT, "%s: %s", w->wire->name, w->why);
 }
 
+/* Looks, and rests for a moment where nothing moved. */
 TN_KIT tn_status tn_kit_comm_wait(struct tn_request *r, double seconds)
 {
     const struct timespec pause = {0, 20000};
@@ -651,6 +673,7 @@ TN_KIT tn_status tn_kit_comm_wait(struct tn_request *r, double seconds)
     }
 }
 
+/* Ends the world by this rank's wish. */
 TN_KIT void tn_kit_comm_abort(struct tn_comm *c)
 {
     char why[80];
@@ -677,6 +700,7 @@ TN_KIT void tn_kit_queues_free(struct tn_comm *c)
     }
 }
 
+/* Takes c; the last one that is closed takes the world. */
 TN_KIT void tn_kit_comm_close(struct tn_comm *c)
 {
     struct tn_kit_world *w = c ? c->world : NULL;
@@ -704,7 +728,7 @@ TN_KIT void tn_kit_comm_close(struct tn_comm *c)
     free(w);
 }
 
-/* FNV-1a. */
+/* A number for a list of ranks: FNV-1a. */
 TN_KIT uint64_t tn_kit_hash(const uint32_t *ranks, uint32_t n)
 {
     uint64_t h = UINT64_C(14695981039346656037);
@@ -769,6 +793,7 @@ TN_KIT tn_status tn_kit_comm_join(struct tn_kit_world *w, const uint32_t *ranks,
     return TN_OK;
 }
 
+/* A world over these links; wire is static. To be called by the plugin's open, and as comm.h says of it. */
 TN_KIT tn_status tn_kit_comm_open(const struct tn_kit_wire *wire, uint32_t rank, uint32_t size, double seconds,
                                   struct tn_comm **world)
 {
@@ -795,6 +820,7 @@ TN_KIT tn_status tn_kit_comm_open(const struct tn_kit_wire *wire, uint32_t rank,
     return s;
 }
 
+/* A group with links of its own. */
 TN_KIT tn_status tn_kit_comm_group(struct tn_comm *world, const uint32_t *ranks, uint32_t n, struct tn_comm **out)
 {
     struct tn_kit_world *w = world->world;

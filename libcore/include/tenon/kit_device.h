@@ -20,14 +20,15 @@
 #define TN_KIT_ALIGNMENT UINT64_C(64)            /* of memory: a cache line, and the widest vector */
 #define TN_KIT_PIECE (UINT64_C(1) << 21)         /* a huge page of most systems */
 
+/* The device, a queue, an event: nothing but what they belong to. */
 struct tn_device {
-    uint32_t local_rank;
+    uint32_t local_rank;                         /* as it was opened with */
 };
 struct tn_queue {
-    struct tn_device *device;
+    struct tn_device *device;                    /* borrowed */
 };
 struct tn_event {
-    struct tn_device *device;
+    struct tn_device *device;                    /* borrowed */
 };
 
 /* Always here, and anything else of the kind is preferred: score 1. */
@@ -45,6 +46,7 @@ TN_KIT tn_status tn_kit_device_handle(const char *what, size_t bytes, void **out
     return *out ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for %s", what);
 }
 
+/* Always the same: there is one host memory. */
 TN_KIT tn_status tn_kit_device_open(uint32_t local_rank, struct tn_device **out)
 {
     void *d;
@@ -56,6 +58,7 @@ TN_KIT tn_status tn_kit_device_open(uint32_t local_rank, struct tn_device **out)
     return s;
 }
 
+/* Frees the handle; NULL: nothing. */
 TN_KIT void tn_kit_device_close(struct tn_device *d)
 {
     free(d);
@@ -99,6 +102,7 @@ TN_KIT void tn_kit_device_memory(uint64_t *available, uint64_t *total)
         *available = limit - used;
 }
 
+/* Memory of the machine or the container, the name of its processor. */
 TN_KIT tn_status tn_kit_device_info(struct tn_device *d, struct tn_device_info *out)
 {
     struct tn_device_info all;
@@ -136,12 +140,14 @@ TN_KIT tn_status tn_kit_device_alloc(struct tn_device *d, uint64_t bytes, void *
                            (double)bytes / 1048576);
 }
 
+/* Frees what alloc gave; NULL: nothing. */
 TN_KIT void tn_kit_device_free(struct tn_device *d, void *p)
 {
     (void)d;
     free(p);
 }
 
+/* A handle: what is put on it has happened when the call returns. */
 TN_KIT tn_status tn_kit_device_queue(struct tn_device *d, struct tn_queue **out)
 {
     void *q;
@@ -153,11 +159,13 @@ TN_KIT tn_status tn_kit_device_queue(struct tn_device *d, struct tn_queue **out)
     return s;
 }
 
+/* Frees the handle; NULL: nothing. */
 TN_KIT void tn_kit_device_queue_close(struct tn_queue *q)
 {
     free(q);
 }
 
+/* Done when it returns, whichever way. */
 TN_KIT tn_status tn_kit_device_copy(struct tn_queue *q, void *to, const void *from, uint64_t bytes, uint32_t way)
 {
     (void)q, (void)way;
@@ -166,13 +174,14 @@ TN_KIT tn_status tn_kit_device_copy(struct tn_queue *q, void *to, const void *fr
     return TN_OK;
 }
 
-/* One thread's share of a fill. */
+/* A fill, for the threads that share it: bytes bytes from to on get the value byte. */
 struct tn_kit_filling {
     char *to;
     uint64_t bytes;
     uint32_t byte, reserved0;
 };
 
+/* The pieces lo..hi-1 of a fill: what a thread does. */
 TN_KIT void tn_kit_device_fill_pieces(void *arg, int64_t lo, int64_t hi)
 {
     const struct tn_kit_filling *f = (const struct tn_kit_filling *)arg;
@@ -192,6 +201,7 @@ TN_KIT tn_status tn_kit_device_fill(struct tn_queue *q, void *to, uint32_t byte,
     return TN_OK;
 }
 
+/* A handle: it has always happened. */
 TN_KIT tn_status tn_kit_device_event(struct tn_device *d, struct tn_event **out)
 {
     void *e;
@@ -203,23 +213,27 @@ TN_KIT tn_status tn_kit_device_event(struct tn_device *d, struct tn_event **out)
     return s;
 }
 
+/* Frees the handle; NULL: nothing. */
 TN_KIT void tn_kit_device_event_close(struct tn_event *e)
 {
     free(e);
 }
 
+/* Nothing to do. */
 TN_KIT tn_status tn_kit_device_record(struct tn_event *e, struct tn_queue *q)
 {
     (void)e, (void)q;
     return TN_OK;
 }
 
+/* Nothing to wait for. */
 TN_KIT tn_status tn_kit_device_wait(struct tn_queue *q, struct tn_event *e)
 {
     (void)q, (void)e;
     return TN_OK;
 }
 
+/* Nothing to wait for. */
 TN_KIT tn_status tn_kit_device_sync(struct tn_queue *q, double seconds)
 {
     (void)q, (void)seconds;

@@ -27,13 +27,13 @@
 
 /* What a launch needs of a problem that is a nest: its own copy, one block of memory, so free() ends it. */
 struct tn_kit_nest {
-    uint32_t n_in, n_out;
+    uint32_t n_in, n_out;                        /* operands */
     uint32_t n_loop, n_outer;                    /* the loops behind the first n_outer are reduced over */
     uint32_t accumulate, n_instr;                /* n_instr 0: no program */
     uint32_t dtype[TN_MAX_OPERANDS];             /* inputs, then outputs */
-    struct tn_loop loop[TN_KIT_LOOPS];
-    const struct tn_instr *instr;
-    const double *constant;
+    struct tn_loop loop[TN_KIT_LOOPS];           /* [n_loop] */
+    const struct tn_instr *instr;                /* [n_instr], like the next two in the same block of memory */
+    const double *constant;                      /* as in tn_program */
     const uint16_t *result;                      /* register of each output */
 };
 
@@ -105,7 +105,7 @@ TN_KIT tn_status tn_kit_nest_keep(const struct tn_problem *p, struct tn_kit_nest
 
 /* A position in some of the loops, and where it lies in every operand. A value: copy it freely. */
 struct tn_kit_walk {
-    const struct tn_kit_nest *nest;
+    const struct tn_kit_nest *nest;              /* borrowed */
     uint32_t from, to, begun, reserved0;         /* loops from..to-1 */
     int64_t i[TN_KIT_LOOPS];                     /* index along each of them */
     int64_t at[TN_MAX_OPERANDS];                 /* elements from the beginning of each buffer */
@@ -249,7 +249,7 @@ TN_KIT void tn_kit_run(const struct tn_kit_nest *k, const struct tn_launch *l, c
 struct tn_kit_view {
     uint32_t dtype, slot;                        /* slot: in launch->buffer */
     uint32_t add, reserved0;                     /* add: this output is added to */
-    int64_t n_row, n_col;
+    int64_t n_row, n_col;                        /* products of the sizes on either side of the split */
     int64_t *row, *col;                          /* owned; NULL: there was no memory */
 };
 
@@ -310,6 +310,7 @@ TN_KIT struct tn_kit_view tn_kit_rows(const struct tn_problem *p, uint32_t slot,
     return v;
 }
 
+/* Frees what it owns; twice is once. */
 TN_KIT void tn_kit_view_free(struct tn_kit_view *v)
 {
     free(v->row);
