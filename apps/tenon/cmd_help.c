@@ -45,6 +45,15 @@ static tn_status unknown(const char *word)
     return s < 0 ? s : command_unknown(word);
 }
 
+/* A command of two words, or NULL. */
+static const struct command *pair_find(const char *first, const char *second)
+{
+    char both[80];
+
+    snprintf(both, sizeof both, "%.30s %.40s", first, second);
+    return command_find(both);
+}
+
 static tn_status help(const struct options *o)
 {
     if (options_given(o, "man"))
@@ -53,6 +62,8 @@ static tn_status help(const struct options *o)
         help_overview(stdout);
     else if (!strcmp(o->file[0], "keys"))
         return keys(o->file[1]);
+    else if (o->file[1] && pair_find(o->file[0], o->file[1]))
+        help_command_text(stdout, pair_find(o->file[0], o->file[1]));
     else if (!command_find(o->file[0]))
         return unknown(o->file[0]);
     else

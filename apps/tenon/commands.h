@@ -37,6 +37,7 @@ extern const struct command prepare_command;
 extern const struct command check_command;
 extern const struct command config_command;
 extern const struct command help_command;
+extern const struct command new_command;
 extern const struct command plan_command;
 extern const struct command plugins_command;
 extern const struct command probe_command;

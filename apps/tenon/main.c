@@ -25,6 +25,7 @@ const struct command *const commands[] = {
     &bench_command,
     &plugins_command,
     &check_command,
+    &new_command,
     &config_command,
     &help_command,
     NULL,

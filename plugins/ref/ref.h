@@ -11,6 +11,7 @@
 #define REF_H
 #include <math.h>
 #include <tenon/kernels.h>
+#include <tenon/kit_number.h>
 
 struct tn_ref_block;                             /* memory that lives as long as a state */
 struct tn_ref_base {
@@ -41,11 +42,6 @@ void tn_ref_input(void *state, const struct tn_problem *p, uint32_t i, uint32_t 
 void tn_ref_output(void *state, const struct tn_problem *p, uint32_t i, uint32_t split,
                    struct tn_ref_view *out);
 
-/* number.c */
-int tn_ref_knows(uint32_t dtype);
-double tn_ref_load_other(uint32_t dtype, const void *buffer, int64_t at);
-void tn_ref_store_other(uint32_t dtype, void *buffer, int64_t at, double value);
-
 /* program.c: element-wise programs, over up to TN_REF_LANES elements at once */
 #define TN_REF_LANES 64
 struct tn_ref_program;
@@ -69,9 +65,14 @@ tn_status tn_ref_head(const struct tn_problem *p, struct tn_kernel *out);
 struct tn_device_api;
 extern const struct tn_device_api tn_ref_device;
 
+static inline int tn_ref_knows(uint32_t dtype)
+{
+    return dtype == TN_F32 || dtype == TN_F64 || dtype == TN_I32 || dtype == TN_BF16 || dtype == TN_F16;
+}
+
 static inline double tn_ref_load(uint32_t dtype, const void *buffer, int64_t at)
 {
-    return dtype == TN_F32 ? (double)((const float *)buffer)[at] : tn_ref_load_other(dtype, buffer, at);
+    return dtype == TN_F32 ? (double)((const float *)buffer)[at] : tn_kit_load(dtype, buffer, at);
 }
 
 static inline void tn_ref_store(uint32_t dtype, void *buffer, int64_t at, double value, uint32_t add)
@@ -81,7 +82,7 @@ static inline void tn_ref_store(uint32_t dtype, void *buffer, int64_t at, double
     if (dtype == TN_F32)
         ((float *)buffer)[at] = (float)value;
     else
-        tn_ref_store_other(dtype, buffer, at, value);
+        tn_kit_store(dtype, buffer, at, value);
 }
 
 static inline double tn_ref_get(const struct tn_launch *l, const struct tn_ref_view *v, int64_t r, int64_t c)

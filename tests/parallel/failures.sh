@@ -175,8 +175,8 @@ if (ulimit -v 1500000; "$TENON" --version >/dev/null 2>&1); then        # not un
     start 0 2 -- "${large[@]}"
     (ulimit -v 1500000; start 1 2 -- "${large[@]}"; wait)               # 2 GB are needed
     ended 1 $soon 0 1
-    says 1 '^tenon: cpu: no room for [0-9.]+ MiB'
-    says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\) failed: cpu: no room for [0-9.]+ MiB.*; rank 0 was in phase (start|load|connect)'
+    says 1 '^tenon: no room for [0-9.]+ MiB of host memory'
+    says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\) failed: no room for [0-9.]+ MiB of host memory.*; rank 0 was in phase (start|load|connect)'
     expect_no_file wrong
 fi
 

@@ -1,0 +1,1 @@
+	$(TENON) train try.ini plugins.path=./@NAME@.so

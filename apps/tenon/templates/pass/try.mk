@@ -1,0 +1,1 @@
+	$(TENON) verify try.ini plugins.path=./@NAME@.so --ranks 2
