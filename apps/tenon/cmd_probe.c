@@ -122,6 +122,9 @@ static void print_ranks(const struct probe *p)
     for (int a = 0; a < TN_AXES; a++)
         if (w->mesh.size[a] > 1)
             printf("  groups of %s: %s\n", tn_axis_name[a], ranks_groups(&w->mesh, a, text, sizeof text));
+    if (p->way.way == TN_STAGED)
+        printf("  through memory of the host, since %s does not take that of the device %s; what follows is without the "
+               "copies between the two\n", w->comm_name, p->engine.device_api->kind);
 }
 
 /* --- the report */

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "commands.h"
 #include "help.h"
+#include "plugin/blame.h"
 #include "plugin/load.h"
 
 const struct command *const commands[] = {
@@ -138,6 +139,8 @@ int main(int argc, char **argv)
     /* A BLAS that a plugin brings would start threads of its own as it is loaded, and the process is forked after that
      * to ask plugins: threads are the pool's business. */
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
+
+    tn_blame_begin();
 
     int code = dispatch(argc, argv), before = ferror(stdout);
 

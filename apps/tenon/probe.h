@@ -1,12 +1,13 @@
 /* probe.h - what the files of tenon probe share.
  *
  *   cmd_probe.c      options, the ranks and their groups, the order of things
- *   probe_work.c     one operation from start to end, buffers of the device, numbers of every type
+ *   probe_work.c     one operation from start to end, its buffers, numbers of every type
  *   probe_values.c   is what comes out right?
  *   probe_sweep.c    how fast is it? */
 #ifndef TENON_PROBE_H
 #define TENON_PROBE_H
 #include "options.h"
+#include "run/collective.h"
 #include "train/engine.h"
 
 /* The collectives by name; SEND is a send to the next rank and a receive from the one before. */
@@ -28,8 +29,8 @@ struct probe {
     struct tn_world *world; /* of the engine */
     struct tn_arena *arena;
     struct tn_queue *queue;
-    char *from, *to; /* on the device, `room` bytes each */
-    uint64_t room;
+    struct tn_collectives way; /* how collectives reach the device's memory */
+    char *from, *to;           /* of the device, or, TN_STAGED, of the host */
     uint64_t sequence;
     int ops[8]; /* which of probe_ops are asked for */
 };
@@ -45,8 +46,8 @@ struct probe_group {
 /* --- probe_work.c */
 tn_status probe_buffers(struct probe *p, uint64_t bytes);
 void probe_buffers_free(struct probe *p);
-tn_status probe_put(struct probe *p, char *device, const void *host, uint64_t bytes);
-tn_status probe_get(struct probe *p, void *host, const char *device, uint64_t bytes);
+tn_status probe_put(struct probe *p, char *at, const void *host, uint64_t bytes);
+tn_status probe_get(struct probe *p, void *host, const char *at, uint64_t bytes);
 /* From start to end; words: what the others are told that this rank waits for. */
 tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer *t, uint32_t n,
                    const char *words);

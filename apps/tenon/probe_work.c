@@ -1,6 +1,9 @@
-/* probe_work.c - one operation from start to end, buffers of the device, numbers of every type: see probe.h.
- */
+/* probe_work.c - one operation from start to end, its buffers, numbers of every type: see probe.h.
+ *
+ * The buffers are memory of the device where the communicator takes that, as in training; else memory of the host, between
+ * which and the device training copies. */
 #include <math.h>
+#include <stdlib.h>
 #include "base/status.h"
 #include "probe.h"
 
@@ -21,17 +24,32 @@ const struct probe_dtype probe_dtypes[] = {
 
 /* --- buffers */
 
+static tn_status no_room(uint64_t bytes)
+{
+    return tn_error(TN_ERR_MEMORY, "no memory for two buffers of %llu bytes; smaller --sizes need less",
+                    (unsigned long long)bytes);
+}
+
 tn_status probe_buffers(struct probe *p, uint64_t bytes)
 {
     const struct tn_device_api *api = p->engine.device_api;
     void *from = NULL, *to = NULL;
-    tn_status s = api->queue(p->engine.device, &p->queue);
+    tn_status s;
 
+    p->way = (struct tn_collectives){
+        .comm = p->world->comm_api, .device = api, .mesh = p->world->mesh, .seconds = p->world->timeout};
+    s = tn_collectives_open(&p->way, p->world, p->engine.device, p->engine.info.host_access);
+    if (!s)
+        s = api->queue(p->engine.device, &p->queue);
+    if (!s && p->way.way == TN_STAGED) {
+        p->from = calloc(1, bytes), p->to = calloc(1, bytes);
+        return p->from && p->to ? TN_OK : no_room(bytes);
+    }
     if (!s)
         s = api->alloc(p->engine.device, bytes, &from);
     if (!s)
         s = api->alloc(p->engine.device, bytes, &to);
-    p->from = from, p->to = to, p->room = bytes;
+    p->from = from, p->to = to;
     for (int i = 0; i < 2 && !s; i++)
         s = api->fill(p->queue, i ? to : from, 0, bytes);
     return s ? s : api->sync(p->queue, p->world->timeout);
@@ -41,29 +59,39 @@ void probe_buffers_free(struct probe *p)
 {
     const struct tn_device_api *api = p->engine.device_api;
 
-    if (p->from)
-        api->free(p->engine.device, p->from);
-    if (p->to)
-        api->free(p->engine.device, p->to);
+    for (int i = 0; i < 2; i++) {
+        char *one = i ? p->to : p->from;
+
+        if (one && p->way.way == TN_STAGED)
+            free(one);
+        else if (one)
+            api->free(p->engine.device, one);
+    }
     if (p->queue)
         api->queue_close(p->queue);
+    tn_collectives_close(&p->way);
 }
 
 static tn_status copy(struct probe *p, void *to, const void *from, uint64_t bytes, uint32_t way)
 {
-    tn_status s = p->engine.device_api->copy(p->queue, to, from, bytes, way);
+    tn_status s;
 
+    if (p->way.way == TN_STAGED) {
+        memcpy(to, from, bytes);
+        return TN_OK;
+    }
+    s = p->engine.device_api->copy(p->queue, to, from, bytes, way);
     return s ? s : p->engine.device_api->sync(p->queue, p->world->timeout);
 }
 
-tn_status probe_put(struct probe *p, char *device, const void *host, uint64_t bytes)
+tn_status probe_put(struct probe *p, char *at, const void *host, uint64_t bytes)
 {
-    return copy(p, device, host, bytes, 1);
+    return copy(p, at, host, bytes, 1);
 }
 
-tn_status probe_get(struct probe *p, void *host, const char *device, uint64_t bytes)
+tn_status probe_get(struct probe *p, void *host, const char *at, uint64_t bytes)
 {
-    return copy(p, host, device, bytes, 2);
+    return copy(p, host, at, bytes, 2);
 }
 
 /* --- one operation */
@@ -72,14 +100,20 @@ tn_status probe_do(struct probe *p, struct tn_comm *c, const struct tn_transfer 
                    const char *words)
 {
     const struct tn_comm_api *api = p->world->comm_api;
+    int streams = p->way.way == TN_BY_STREAM;
+    void *stream = streams ? p->engine.device_api->native(p->queue) : NULL;
     struct tn_request *r;
     tn_status s;
 
     tn_world_waits(p->world, words, ++p->sequence, -1);
-    if ((s = api->start(c, t, n, NULL, &r)) < 0 && !tn_world_has_failed(p->world))
+    if ((s = api->start(c, t, n, stream, &r)) < 0 && !tn_world_has_failed(p->world))
         return s; /* refused: no other rank did it either */
     if (!s)
-        s = api->wait(r, p->world->timeout);
+        s = streams ? api->wait_on(r, stream) : api->wait(r, p->world->timeout);
+    if (!s && streams)
+        s = p->engine.device_api->sync(p->queue, p->world->timeout);
+    if (!s && streams)
+        s = api->check(p->world->comm);
     if (s)
         return tn_world_fail(p->world, NULL, words, p->sequence, -1);
     tn_world_waits(p->world, NULL, 0, -1);

@@ -87,21 +87,28 @@ static struct tn_value *as_keys(struct tn_value *v)
 }
 
 /* The scores as a whole: [batch, heads, (rep,) seq, keys], with the mask of dropout counted like the fused one's. Scores
- * and softmax are fp32, the weights meet the values in the values' dtype. */
+ * and softmax are fp32, the weights meet the values in the values' dtype. What is masked is far below any score but
+ * finite, so that a search for numbers that are not finds none here. */
 static void attention_decompose(struct tn_node *n, struct tn_value **out)
 {
     struct tn_graph *g = n->graph;
     struct tn_value *q = n->in[0], *k = as_keys(n->in[1]), *v = as_keys(n->in[2]), *kpos = as_keys(n->in[4]), *s, *max, *e, *sum, *p;
     const char *dim[TN_MAX_RANK + 1];
     uint32_t heads = q->rank - 3;
+    const char *ring = tn_node_text(n, "ring");
     struct tn_attr all = {"out", TN_ATTR_NAMES, heads + 3, {.names = dim}}, rows = {"out", TN_ATTR_NAMES, heads + 2, {.names = dim}};
 
+    if (*ring) {
+        tn_graph_fail(g, TN_ERR_CONFIG, "parallel.%s: a ring needs kernels for attention and attn_bwd, which no kernel plugin here "
+                      "has; parallel.ring = no gathers the keys and needs neither", ring);
+        return;
+    }
     dim[0] = "batch";
     for (uint32_t d = 0; d < heads; d++)
         dim[1 + d] = q->dim[2 + d];
     dim[heads + 1] = "seq", dim[heads + 2] = "keys";
     s = op_with(g, "einsum", TN_IN(q, k), &all, 1, TN_F32);
-    s = tn_add(g, "expr", TN_IN(s, n->in[3], kpos), TN_WITH(TN_TEXT("f", "select(ge(b, c), a*scale, -inf)"),
+    s = tn_add(g, "expr", TN_IN(s, n->in[3], kpos), TN_WITH(TN_TEXT("f", "select(ge(b, c), a*scale, -3e38)"),
                                                           {"scale", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "scale", 1)}}));
     max = tn_expr(g, "select(ge(a, -1e38), a, 0)", TN_IN(tn_add(g, "rowmax", TN_IN(s), &rows, 1)));
     e = tn_expr(g, "exp(a - b)", TN_IN(s, max));

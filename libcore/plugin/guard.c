@@ -17,9 +17,9 @@ static const struct {
 } signals[] = {
     {SIGSEGV, "crashed (segmentation fault, SIGSEGV) "},
     {SIGBUS, "crashed (bus error, SIGBUS) "},
-    {SIGILL, "crashed (illegal instruction, SIGILL) "},
+    {SIGILL, "crashed (illegal instruction, SIGILL: perhaps one that this CPU does not have) "},
     {SIGFPE, "crashed (arithmetic error, SIGFPE) "},
-    {SIGABRT, "gave up (abort, SIGABRT) "},
+    {SIGABRT, "gave up (abort, SIGABRT: what an exception does that nobody catches) "},
     {SIGALRM, "did not return in time "},
 };
 #define SIGNALS (sizeof signals / sizeof *signals)
@@ -105,4 +105,9 @@ void tn_guard_end(void)
 void tn_guard_mute(void)
 {
     muted = 1;
+}
+
+int tn_guard_is_muted(void)
+{
+    return muted;
 }

@@ -15,5 +15,6 @@ void tn_guard_end(void);
 /* In a child of tn_plugin_probe: whoever forked it reports, so the guard says nothing and only sees to it
  * that exit() runs nobody's handlers. */
 void tn_guard_mute(void);
+int tn_guard_is_muted(void);
 #define TN_GUARD_EXITED 86 /* exit status of a muted child whose plugin called exit */
 #endif

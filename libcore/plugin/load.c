@@ -6,6 +6,8 @@
 #include <stdlib.h>
 
 #include "base/status.h"
+#include "plugin/blame.h"
+#include "plugin/exports.h"
 #include "plugin/guard.h"
 #include "plugin/host.h"
 
@@ -53,6 +55,23 @@ static tn_status check_runtimes(struct tn_loaded *p)
     dl_iterate_phdr(count_runtime, &r);
     if (r.n > 1)
         return refuse(p, "brought a second OpenMP runtime into the process (%s)", r.names);
+    return TN_OK;
+}
+
+/* What leaks hurts the plugin itself, so it is said and no more; a unique symbol would tie it to another plugin. Who
+ * asks in a child process hears nothing: the one who loads it will. */
+static tn_status check_exports(struct tn_loaded *p, void *handle)
+{
+    struct tn_exports e;
+
+    tn_exports_count(handle, &e);
+    if (e.unique)
+        return refuse(p, "exports %s, which would be shared with every other plugin that has it; link it with a "
+                         "version script that keeps tn_plugin_entry alone, or compile with -fno-gnu-unique", e.first_unique);
+    if (e.n && !tn_guard_is_muted())
+        tn_log(TN_LOG_WARNING, "%.300s: exports %u symbol%s beside tn_plugin_entry, such as %.100s, which a library of this "
+                               "process may have too; compile it with -fvisibility=hidden",
+               p->path, e.n, e.n == 1 ? "" : "s", e.first);
     return TN_OK;
 }
 
@@ -157,10 +176,11 @@ static tn_status enter(struct tn_loaded *p)
 
     if (!handle)
         return TN_ERR_INPUT;
+    tn_blame_add(p->path, handle);
     *(void **)&entry = dlsym(handle, "tn_plugin_entry");
     if (!entry)
         return refuse(p, "has a Tenon note, but does not export tn_plugin_entry");
-    if ((s = check_runtimes(p)) < 0)
+    if ((s = check_runtimes(p)) < 0 || (s = check_exports(p, handle)) < 0)
         return s;
     const struct tn_plugin *theirs = entry(tn_host);
     if (!theirs)

@@ -224,7 +224,7 @@ static int in_child(void (*body)(const char *), const char *name, char *text, si
 static const struct { const char *name, *here, *probed; } deadly[] = {
     {"crash", "crashed (segmentation fault, SIGSEGV) while it was loaded", "crashed while it was loaded"},
     {"overflow", "crashed (segmentation fault, SIGSEGV) while it was loaded", "crashed while it was loaded"},
-    {"aborts", "gave up (abort, SIGABRT) while it was loaded", "crashed while it was loaded"},
+    {"aborts", "gave up (abort, SIGABRT: what an exception does that nobody catches) while it was loaded", "crashed while it was loaded"},
     {"exits", "called exit() while it was loaded", "called exit()"},
 };
 

@@ -1,0 +1,33 @@
+/* optimizer.h - state slots and an update, written once for every device.
+ *
+ * The update is text: statements over w (parameter), g (gradient, already clipped), the slots, the options by
+ * their keys, lr (learning rate of this update, the group's scale included) and t (number of this update, from
+ * 1). The host compiles it, evaluates what depends on no tensor once per step in double, and gives the rest to
+ * the kernels as one expr node that follows the layout of the gradient. A name that is assigned hides the one
+ * before. The last values of w and of every slot are the results. An option named weight_decay is 0 for
+ * parameters that the model or the configuration exempts (fewer than two dims). */
+#ifndef TENON_OPTIMIZER_H
+#define TENON_OPTIMIZER_H
+#include <tenon/abi.h>
+struct tn_graph;
+struct tn_value;
+
+struct tn_slot {                                 /* like the parameter, 0 at start. Array element: frozen */
+    const char *name;
+    uint32_t dtype, reserved0;
+};
+
+#define TN_OPTIMIZER_ID "tenon.optimizer/1"
+struct tn_optimizer {
+    uint32_t struct_size;
+    uint32_t reserved0;
+    const struct tn_option *options;             /* keys under optimizer.; ends with {0}; may be NULL */
+    const struct tn_slot *slots;                 /* ends with {0}; may be NULL */
+    const char *update;                          /* NULL where choose or build says it */
+    /* Options decide: value[i] is that of options[i]. Static texts; a momentum of 0 then needs no slot. May be
+     * NULL. Main thread, before the graph is finished. */
+    void (*choose)(const double *value, const struct tn_slot **slots, const char **update);
+    /* Makes the nodes itself, for what is not element-wise; NULL otherwise. slot: one value per slot. */
+    void (*build)(struct tn_graph *g, struct tn_value *w, struct tn_value *grad, struct tn_value *const *slot);
+};
+#endif
