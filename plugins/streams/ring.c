@@ -132,6 +132,7 @@ tn_status tn_segment_join(struct tn_comm *c, uint32_t peer, int64_t pid, int fd,
     }
     close(at);
     s->out_ends = &s->theirs->ends[c->rank];
+    s->pid = pid;
     return TN_OK;
 }
 
@@ -141,6 +142,7 @@ void tn_segment_free(struct tn_comm *c)
         munmap(c->mapped[i], c->mapped_bytes[i]);
     free(c->mapped);
     free(c->mapped_bytes);
+    free(c->scratch);
 }
 
 /* --- streams. Bytes written and not told yet are between told and head. */
