@@ -66,7 +66,7 @@ static void finish(struct tn_comm *c, struct tn_op *op)
     if (op->request->last == op)
         op->request->last = op->prev && op->prev->request == op->request ? op->prev : NULL;
     if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 &&
-        atomic_load(&w->waiting))
+        atomic_load(&w->asleep))
         tn_bell_ring(&w->turn);
     pthread_mutex_lock(&w->inbox);
     op->next = c->spare_op;

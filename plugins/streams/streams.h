@@ -160,7 +160,8 @@ struct tn_world {
     struct tn_peer *peer;
     struct tn_link *link;
     _Atomic uint32_t driven;             /* somebody drives: sleeps on the bell, moves what comes */
-    _Atomic uint32_t turn, waiting;      /* the word that waits sleep on when another thread drives */
+    _Atomic uint32_t turn, asleep;       /* the word that waits sleep on when another thread drives, how many do */
+    _Atomic uint32_t waiting;            /* threads in wait, asleep or not */
     _Atomic uint32_t busy;               /* somebody has to drive */
     _Atomic uint32_t ticking, hasty;     /* the thread looks by itself; the last wait came at once */
     _Atomic uint32_t stop, dead, posted; /* posted: inboxes that are not empty may exist */
