@@ -78,7 +78,7 @@ static int drive_try(struct tn_world *w)
 void tn_drive_end(struct tn_world *w)
 {
     atomic_store(&w->driven, 0);
-    if (atomic_load(&w->waiting))
+    if (atomic_load(&w->asleep))
         tn_bell_ring(&w->turn);
 }
 
@@ -223,6 +223,19 @@ static void learn(struct tn_world *w, int slept)
         w->patience = ++w->sleeps % 16 ? fmax(w->patience / 2, w->spin / 64) : w->spin;
 }
 
+/* Sleeps while another thread drives. Who ends that, or the request, looks for sleepers after it. */
+static void sleep_meanwhile(struct tn_request *r, double seconds)
+{
+    struct tn_world *w = r->comm->world;
+    uint32_t turn;
+
+    atomic_fetch_add(&w->asleep, 1);
+    turn = atomic_load(&w->turn);
+    if (atomic_load(&r->left) && !atomic_load(&w->dead) && atomic_load(&w->driven))
+        tn_bell_wait(&w->turn, turn, seconds);
+    atomic_fetch_sub(&w->asleep, 1);
+}
+
 /* Drives, or sleeps while another one drives, until the request is done or the time has come. */
 void tn_drive_until(struct tn_request *r, double until, int *mine)
 {
@@ -231,7 +244,6 @@ void tn_drive_until(struct tn_request *r, double until, int *mine)
     int slept = 0;
 
     while (atomic_load(&r->left) && !atomic_load(&w->dead) && (now = tn_now()) < until) {
-        uint32_t turn = atomic_load(&w->turn);
         if (moved == 0)
             moved = now;
         if (*mine || (*mine = drive_try(w))) {
@@ -251,7 +263,7 @@ void tn_drive_until(struct tn_request *r, double until, int *mine)
             pause_briefly(); /* the progress thread leaves its place soon */
         } else if (atomic_load(&r->left) && !atomic_load(&w->dead)) {
             say_lack(r);
-            tn_bell_wait(&w->turn, turn, until - now);
+            sleep_meanwhile(r, until - now);
         }
     }
 }

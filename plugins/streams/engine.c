@@ -66,7 +66,7 @@ static void finish(struct tn_comm *c, struct tn_op *op)
     if (op->request->last == op)
         op->request->last = op->prev && op->prev->request == op->request ? op->prev : NULL;
     if (atomic_fetch_sub_explicit(&op->request->left, 1, memory_order_seq_cst) == 1 &&
-        atomic_load(&w->waiting))
+        atomic_load(&w->asleep))
         tn_bell_ring(&w->turn);
     pthread_mutex_lock(&w->inbox);
     op->next = c->spare_op;
@@ -100,16 +100,25 @@ static void pass_take(struct tn_stream *s)
     passed(s->comm, op);
 }
 
-static void next_give(struct tn_stream *s)
+/* The last item passes when all that was lent has come back: the caller may then have its memory. */
+static int next_give(struct tn_stream *s)
 {
-    s->give.at = 0;
-    if (++s->give.item == tn_op_gives(s->comm, s->give.op, s->peer))
+    int last = s->give.item + 1 == tn_op_gives(s->comm, s->give.op, s->peer);
+
+    if (last && tn_loans_out(s))
+        return 0;
+    s->give.at = s->give.loan = 0;
+    s->give.item++;
+    if (last)
         pass_give(s);
+    return 1;
 }
 
 static void next_take(struct tn_stream *s)
 {
-    s->take.at = 0;
+    if (s->take.loan == TN_LOAN)
+        tn_loan_return(s);
+    s->take.at = s->take.loan = 0;
     if (++s->take.item == tn_op_takes(s->comm, s->take.op, s->peer))
         pass_take(s);
 }
@@ -163,6 +172,10 @@ static int give_piece(struct tn_stream *s)
     uint8_t *to;
 
     tn_op_give(s->comm, s->give.op, s->peer, s->give.item, &item);
+    if (item.large && s->may_lend && !s->give.loan && !tn_loan_give(s, &item))
+        return 0;
+    if (s->give.loan == TN_LOAN)
+        s->give.at = item.bytes;
     rest = item.bytes - s->give.at;
     if (rest) {
         to = tn_stream_room(s, &room);
@@ -173,9 +186,7 @@ static int give_piece(struct tn_stream *s)
         s->give.at += n;
         tn_stream_wrote(s, padded(n));
     }
-    if (s->give.at == item.bytes)
-        next_give(s);
-    return 1;
+    return s->give.at < item.bytes || next_give(s);
 }
 
 static int give(struct tn_stream *s)
@@ -189,6 +200,12 @@ static int give(struct tn_stream *s)
     return moved;
 }
 
+/* May it be lent, and the line that says so has not come. */
+static int is_unknown(const struct tn_stream *s, const struct tn_item *item)
+{
+    return item->large && s->may_borrow && !s->take.loan;
+}
+
 static int take_piece(struct tn_stream *s)
 {
     struct tn_item item;
@@ -196,10 +213,18 @@ static int take_piece(struct tn_stream *s)
     const uint8_t *from;
 
     tn_op_take(s->comm, s->take.op, s->peer, s->take.item, &item);
+    if (is_unknown(s, &item) && !tn_loan_take(s, &item))
+        return 0;
     rest = item.bytes - s->take.at;
     if (item.reduce)
         return 0; /* goes with the other streams */
-    if (rest) {
+    if (rest && s->take.loan == TN_LOAN) {
+        n = least(rest, TN_LOAN_SLICE);
+        if (!tn_loan_read(s, s->take.at, item.data + s->take.at, n))
+            return 0;
+        s->take.at += n;
+        s->borrowed += n;
+    } else if (rest) {
         from = tn_stream_read(s, &have);
         n = least(least(rest, have), TN_STREAM_STEP);
         if (!n)
@@ -217,7 +242,8 @@ static int take(struct tn_stream *s)
 {
     int moved = 0;
 
-    for (uint64_t before = s->tail; s->take.op && s->tail - before < 2 * TN_STREAM_STEP; moved = 1)
+    for (uint64_t before = s->tail + s->borrowed;
+         s->take.op && s->tail + s->borrowed - before < 2 * TN_STREAM_STEP; moved = 1)
         if (!(s->take.headed || take_header(s)) || !take_piece(s))
             break;
     return moved;
@@ -240,7 +266,7 @@ static struct tn_op *at_sum(const struct tn_comm *c)
             return NULL;
         op = f->op;
         tn_op_take(c, op, p, f->item, &item);
-        if (!item.reduce)
+        if (!item.reduce || is_unknown(&c->stream[p], &item))
             return NULL;
     }
     return op;
@@ -256,6 +282,30 @@ static void sum_done(struct tn_comm *c, struct tn_op *op)
             next_take(&c->stream[p]);
 }
 
+/* What rank p adds next, n elements at most: on the ring, or as much as it has lent, which is read then. */
+static uint64_t part_of(struct tn_comm *c, const struct tn_op *op, uint32_t p, uint64_t n, const void **part)
+{
+    struct tn_stream *s = &c->stream[p];
+    uint64_t have;
+
+    if (s->take.loan == TN_LOAN) {
+        *part = c->scratch + p * c->loan_step;
+        return n;
+    }
+    *part = tn_stream_read(s, &have);
+    return least(n, least(have, TN_STREAM_STEP) / op->width);
+}
+
+static int borrow_parts(struct tn_comm *c, const struct tn_op *op, uint64_t n)
+{
+    for (uint32_t p = 0; p < c->n; p++)
+        if (p != c->rank && c->stream[p].take.loan == TN_LOAN &&
+            !tn_loan_read(&c->stream[p], op->reduced * op->width, c->scratch + p * c->loan_step,
+                          n * op->width))
+            return 0;
+    return 1;
+}
+
 static int sum_piece(struct tn_comm *c)
 {
     struct tn_op *op = at_sum(c);
@@ -267,22 +317,20 @@ static int sum_piece(struct tn_comm *c)
     if (!op || (op->giving && !op->slice && op->t.from == op->t.to))
         return 0; /* in place: what is not given yet must not be overwritten */
     count = tn_op_own(c, op, &from, &to);
-    n = least(count - op->reduced, TN_STREAM_STEP / op->width);
-    for (uint32_t p = 0; n && p < c->n; p++) {
-        uint64_t have;
-        if (p == c->rank) {
+    n = least(count - op->reduced, c->loan_step / op->width);
+    for (uint32_t p = 0; n && p < c->n; p++)
+        if (p == c->rank)
             part[p] = from + op->reduced * op->width;
-            continue;
-        }
-        part[p] = tn_stream_read(&c->stream[p], &have);
-        n = least(n, have / op->width);
-    }
+        else
+            n = part_of(c, op, p, n, &part[p]);
     if (!n && count > op->reduced)
+        return 0;
+    if (!borrow_parts(c, op, n))
         return 0;
     if (n) {
         tn_reduce(op->t.dtype, op->t.reduce, part, c->n, n, to + op->reduced * op->width);
         for (uint32_t p = 0; p < c->n; p++)
-            if (p != c->rank)
+            if (p != c->rank && c->stream[p].take.loan != TN_LOAN)
                 tn_stream_took(&c->stream[p], padded(n * op->width));
         op->reduced += n;
     }
@@ -372,7 +420,7 @@ static int pass(struct tn_comm *c)
     for (uint32_t p = 0; p < c->n && !c->world->dead; p++)
         if (p != c->rank)
             moved |= take(&c->stream[p]);
-    for (int i = 0; i < 4 && c->n > 1 && !c->world->dead && sum_piece(c); i++)
+    for (int i = 0; i < 2 && c->n > 1 && !c->world->dead && sum_piece(c); i++)
         moved = 1;
     moved |= same(c);
     return moved || (!c->world->dead && copy(c));

@@ -10,6 +10,9 @@
 #include <unistd.h>
 #include "meet.h"
 
+#define SEGMENT 1u /* what a rank reaches of another one: its shared memory, */
+#define MEMORY 2u  /* all of its memory, to read */
+
 /* --- the store */
 tn_status tn_meeting_put(const struct tn_meeting *m, const char *what, const void *data, uint64_t bytes)
 {
@@ -70,6 +73,9 @@ tn_status tn_meeting_introduce(struct tn_meeting *m)
     me->pid = getpid();
     me->pids = stat("/proc/self/ns/pid", &space) ? 0 : space.st_ino;
     me->fd = no_shared_memory() ? -1 : m->fd;
+    me->nonce_at = tn_loans_wanted() ? (uintptr_t)&c->mine->nonce : 0;
+    if (c->n > 1 && me->fd >= 0 && me->nonce_at)
+        tn_loans_permit();
     gethostname(me->host, sizeof me->host - 1);
     read_line("/proc/sys/kernel/random/boot_id", me->boot, sizeof me->boot);
     return TN_OK;
@@ -101,7 +107,7 @@ tn_status tn_meeting_meet(struct tn_meeting *m)
     return s;
 }
 
-/* Tries the segments of ranks here; reach[p]: is it within reach. */
+/* Tries the segments of ranks here; reach[p]: is it within reach, and is its memory. */
 static void try_segments(struct tn_meeting *m, uint32_t *reach)
 {
     struct tn_comm *c = m->c;
@@ -110,8 +116,23 @@ static void try_segments(struct tn_meeting *m, uint32_t *reach)
     for (uint32_t p = 0; p < c->n; p++) {
         const struct tn_who *w = &m->who[p];
         if (p != c->rank && me->fd >= 0 && w->fd >= 0 && tn_who_same_host(w, me))
-            reach[p] = tn_segment_join(c, p, w->pid, w->fd, w->nonce) == TN_OK;
+            reach[p] = tn_segment_join(c, p, w->pid, w->fd, w->nonce) == TN_OK ? SEGMENT : 0;
+        if (reach[p] && w->nonce_at && tn_who_same_processes(w, me) &&
+            tn_loans_possible(w->pid, w->nonce_at, w->nonce))
+            reach[p] |= MEMORY;
     }
+}
+
+/* What this rank found of a near one, and that of this one. */
+static tn_status agree(struct tn_comm *c, uint32_t p, uint32_t ours, uint32_t theirs)
+{
+    struct tn_stream *s = &c->stream[p];
+
+    s->may_borrow = ours & MEMORY;
+    s->may_lend = theirs & MEMORY;
+    if (s->may_borrow && !c->scratch && !(c->scratch = aligned_alloc(TN_LINE, c->n * c->loan_step)))
+        return tn_error(TN_ERR_MEMORY, TN_SELF ": no memory for a communicator");
+    return TN_OK;
 }
 
 tn_status tn_meeting_agree(struct tn_meeting *m)
@@ -132,6 +153,8 @@ tn_status tn_meeting_agree(struct tn_meeting *m)
         m->near[p] = s >= 0 && reach[p] && reach[c->n + c->rank];
         if (!m->near[p])
             c->stream[p].theirs = NULL;
+        else
+            s = agree(c, p, reach[p], reach[c->n + c->rank]);
     }
     free(reach);
     return s;

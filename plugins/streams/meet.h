@@ -7,6 +7,7 @@ struct tn_who { /* in the store */
     int64_t pid;
     uint64_t nonce;
     int32_t fd, reserved0; /* -1: no shared memory */
+    uint64_t nonce_at;     /* where the nonce lies in the process; 0: its memory is not lent */
     uint64_t pids;         /* of which space of processes pid is a number; 0: unknown */
     char host[64], boot[64], address[64], interface[32];
 };

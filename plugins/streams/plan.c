@@ -154,7 +154,7 @@ void tn_op_set(const struct tn_comm *c, const struct tn_transfer *t, struct tn_o
     op->t.counts = op->t.counts_in = NULL;
     op->small = op->bytes <= TN_STREAM_SMALL * 2;
     if (t->op == TN_ALL_REDUCE && c->n > 1 && op->bytes > TN_STREAM_SMALL * 2)
-        op->slice = TN_STREAM_SLICE / op->width;
+        op->slice = (op->total * op->width < TN_STREAM_LEND ? TN_STREAM_SLICE : TN_LOAN_SLICE) / op->width;
 }
 
 /* --- the large all-reduce: where slice s of segment k lies. Elements. */
@@ -207,12 +207,14 @@ static void block(const struct tn_op *op, const void *base, uint64_t from, uint6
     *out = (struct tn_item){.data = base ? (uint8_t *)base + from * op->width : NULL,
                             .bytes = (to - from) * op->width};
     out->ready = out->bytes;
+    out->large = out->bytes >= TN_STREAM_LEND;
 }
 
 static void slice(const struct tn_comm *c, const struct tn_op *op, const void *base, uint64_t k, uint32_t s,
                   struct tn_item *out)
 {
     block(op, base, slice_at(c, op, k, s), slice_at(c, op, k, s + 1), out);
+    out->large = out->bytes && op->total * op->width >= TN_STREAM_LEND;
 }
 
 void tn_op_give(const struct tn_comm *c, const struct tn_op *op, uint32_t peer, uint32_t item,

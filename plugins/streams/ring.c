@@ -20,6 +20,8 @@
 #include <unistd.h>
 #include "streams.h"
 
+#define FETCH (8u << 10) /* bytes: what is as small as that is latency, not rate */
+
 void tn_bell_ring(_Atomic uint32_t *bell)
 {
     atomic_fetch_add(bell, 1);
@@ -132,6 +134,7 @@ tn_status tn_segment_join(struct tn_comm *c, uint32_t peer, int64_t pid, int fd,
     }
     close(at);
     s->out_ends = &s->theirs->ends[c->rank];
+    s->pid = pid;
     return TN_OK;
 }
 
@@ -141,6 +144,7 @@ void tn_segment_free(struct tn_comm *c)
         munmap(c->mapped[i], c->mapped_bytes[i]);
     free(c->mapped);
     free(c->mapped_bytes);
+    free(c->scratch);
 }
 
 /* --- streams. Bytes written and not told yet are between told and head. */
@@ -172,14 +176,30 @@ void tn_stream_wrote(struct tn_stream *s, uint64_t bytes)
         tn_stream_tell(s);
 }
 
+/* The ring's lines lie in the cache of who read them. Those that are written next are fetched while the
+ * answer is waited for. */
+static void fetch(const uint8_t *p, uint64_t bytes)
+{
+#if defined(__x86_64__)
+    for (uint64_t i = 0; i < bytes; i += TN_LINE)
+        __asm__ volatile("prefetchw %0" : : "m"(p[i]));
+#else
+    for (uint64_t i = 0; i < bytes; i += TN_LINE)
+        __builtin_prefetch(p + i, 1);
+#endif
+}
+
 void tn_stream_tell(struct tn_stream *s)
 {
     if (s->link) {
         tn_link_flush(s->link);
     } else if (s->head != s->told) {
+        const uint64_t bytes = s->head - s->told;
         atomic_store_explicit(&s->out_ends->head, s->head, memory_order_release);
         s->told = s->head;
         tn_bell_wake(board_of(s));
+        if (bytes <= FETCH)
+            fetch(s->out + s->head % s->comm->ring, bytes);
     }
 }
 

@@ -11,6 +11,7 @@
  *     header.c   what the sides of a stream compare
  *     reduce.c   sums in the order of ranks
  *     ring.c     shared memory between ranks of one host, and bells
+ *     loan.c     large items read where they are, past the ring
  *     link.h     the same stream over a network: ../gloo, ../mpi
  *     blame.c    who is at fault, and telling the others
  *
@@ -34,7 +35,9 @@
 #define TN_LINE 64u                  /* of memory; items are padded to it */
 #define TN_STREAM_SMALL (32u << 10)  /* bytes: all-reduce in one step, start moves it itself */
 #define TN_STREAM_STEP (64u << 10)   /* bytes moved before the other side is told */
-#define TN_STREAM_SLICE (128u << 10) /* bytes of one rank's slice in a segment of a large all-reduce */
+#define TN_STREAM_SLICE (128u << 10) /* bytes of one rank's slice in a segment of a large all-reduce, */
+#define TN_LOAN_SLICE (256u << 10)   /* of one that lends */
+#define TN_STREAM_LEND (1u << 20) /* bytes of an operation (all-reduce) or item from which memory is lent */
 
 /* --- shared memory. All of it is zero at first; words are atomic since other processes write them. */
 
@@ -51,6 +54,7 @@ struct tn_board {                                      /* of one process: first 
 struct tn_ring_ends {
     _Alignas(TN_LINE) _Atomic uint64_t head; /* bytes ever written */
     _Alignas(TN_LINE) _Atomic uint64_t tail; /* bytes ever read */
+    _Atomic uint64_t returned;               /* items lent to the reader, and read */
 };
 
 struct tn_segment { /* of one rank in one communicator; rings follow, one for each rank */
@@ -66,6 +70,8 @@ struct tn_flow {           /* one direction of a stream */
     struct tn_op *op;      /* whose items move, NULL if none waits */
     uint32_t item, headed; /* headed: the header has passed */
     uint64_t at;           /* bytes of the item that have passed */
+    uint32_t loan, lends;  /* of the item: not known yet, TN_LOAN, TN_NO_LOAN; may the operation lend */
+    uint64_t address;      /* in the peer, of what is lent */
 };
 
 struct tn_stream {
@@ -77,6 +83,9 @@ struct tn_stream {
     uint8_t *in, *out;                         /* each mapped twice in a row, so any piece is contiguous */
     uint64_t head, tail, seen_head, seen_tail; /* ours, and what was last seen of theirs */
     uint64_t told;                             /* head that the reader knows of */
+    int64_t pid;                               /* of the peer, if it may read us or we it */
+    uint32_t may_lend, may_borrow;             /* it can read our memory, we its */
+    uint64_t lent, borrowed;                   /* items ever lent; bytes ever read */
     struct tn_flow give, take;
 };
 
@@ -112,7 +121,9 @@ struct tn_comm {
     uint32_t *ranks;          /* of the world, by rank of the group */
     struct tn_stream *stream; /* by rank of the group */
     struct tn_segment *mine;
-    void **mapped; /* what ring.c mapped, and how long */
+    uint8_t *scratch;   /* loan_step bytes for each rank, if one lends; else NULL */
+    uint64_t loan_step; /* read at once of what is lent: all of them together fit into the cache */
+    void **mapped;      /* what ring.c mapped, and how long */
     uint64_t *mapped_bytes;
     uint32_t n_mapped, reserved0;
     uint64_t ring, tag;               /* bytes of a ring; number of the group in headers and frames */
@@ -149,7 +160,8 @@ struct tn_world {
     struct tn_peer *peer;
     struct tn_link *link;
     _Atomic uint32_t driven;             /* somebody drives: sleeps on the bell, moves what comes */
-    _Atomic uint32_t turn, waiting;      /* the word that waits sleep on when another thread drives */
+    _Atomic uint32_t turn, asleep;       /* the word that waits sleep on when another thread drives, how many do */
+    _Atomic uint32_t waiting;            /* threads in wait, asleep or not */
     _Atomic uint32_t busy;               /* somebody has to drive */
     _Atomic uint32_t ticking, hasty;     /* the thread looks by itself; the last wait came at once */
     _Atomic uint32_t stop, dead, posted; /* posted: inboxes that are not empty may exist */
@@ -165,6 +177,7 @@ struct tn_item {
     uint8_t *data;
     uint64_t bytes, ready; /* ready: how much may be given already */
     int32_t reduce;        /* taken by a sum of all ranks, not by a copy */
+    int32_t large;         /* lent where that is possible */
 };
 uint64_t tn_dtype_bytes(uint32_t dtype);
 const char *tn_dtype_name(uint32_t dtype);
@@ -241,6 +254,19 @@ void tn_drive_until(struct tn_request *r, double until, int *mine);
 void tn_drive_end(struct tn_world *w);
 void tn_drive_wake(struct tn_world *w);  /* the progress thread, if there is work for it */
 void tn_drive_start(struct tn_world *w); /* the same after start */
+
+/* loan.c. Of an item: */
+#define TN_LOAN 1u
+#define TN_NO_LOAN 2u
+uint64_t tn_loan_step(uint32_t n);
+int tn_loans_wanted(void);
+void tn_loans_permit(void);
+int tn_loans_possible(int64_t pid, uint64_t address, uint64_t nonce); /* the nonce lies there */
+int tn_loan_give(struct tn_stream *s, const struct tn_item *item);
+int tn_loan_take(struct tn_stream *s, const struct tn_item *item);
+int tn_loan_read(struct tn_stream *s, uint64_t at, void *to, uint64_t bytes);
+void tn_loan_return(struct tn_stream *s);
+int tn_loans_out(const struct tn_stream *s); /* has anything that was lent not come back */
 
 /* header.c: what a rank believes of an operation, in front of its first item */
 struct tn_header {

@@ -23,6 +23,7 @@ static struct tn_comm *comm_new(struct tn_world *w, const uint32_t *ranks, uint3
     c->rank = rank;
     c->n = n;
     c->ring = tn_ring_bytes(n);
+    c->loan_step = tn_loan_step(n);
     c->inbox_end = &c->inbox;
     c->ranks = calloc(n, sizeof *c->ranks);
     c->stream = calloc(n, sizeof *c->stream);

@@ -50,7 +50,8 @@ static const struct {
 } tries[] = {
     {"self", NULL, NULL, 1, 1, 0, 0, 0},        {"gloo", NULL, NULL, 1, 4, 1, 1, 0},
     {"gloo", "TENON_SHM", "no", 2, 3, 1, 0, 0}, {"mpi", NULL, NULL, 1, 4, 0, 0, 1},
-    {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},  {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
+    {"gloo", "TENON_CMA", "no", 2, 3, 1, 0, 0}, {"mpi", "TENON_SHM", "no", 2, 2, 0, 0, 1},
+    {"mpi", "TENON_SHM", "no", 3, 3, 1, 0, 1},
 };
 
 static const struct tn_comm_case timing[] = {

@@ -3,7 +3,14 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "comm.h"
+
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret (-1)
+#endif
 
 #define UNTOUCHED 77
 static const uint32_t dtypes[] = {TN_F32, TN_BF16, TN_F16, TN_I32, TN_F64, TN_I64, TN_U8};
@@ -497,6 +504,34 @@ static void by_itself(struct tn_rank *r)
     free(x);
 }
 
+/* Memory that no other process can read, as page-locked memory of some drivers: one of from and to, or both.
+ */
+static void secret(struct tn_rank *r)
+{
+    enum { COUNT = 600001 };
+    const uint64_t bytes = COUNT * r->size * sizeof(float);
+    const int fd = (int)syscall(SYS_memfd_secret, 0);
+    float *hidden, *open = malloc(bytes);
+
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) ||
+        (hidden = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
+        return;
+    for (int i = 0; i < 6; i++) {
+        float *from = i % 3 == 1 ? open : hidden, *to = i % 3 == 2 ? open : hidden;
+        struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, from, to, COUNT, NULL, NULL, 0};
+        for (uint64_t k = 0; k < COUNT; k++)
+            from[k] = (float)r->rank + 1;
+        if (i > 2)
+            t = (struct tn_transfer){TN_BROADCAST, TN_F32, 0, 1, from, to, COUNT, NULL, NULL, 0};
+        must(r, tn_comm_do(r, r->world, &t, 1) == TN_OK);
+        for (uint64_t k = 0; k < COUNT; k++)
+            must(r, to[k] == (float)(i > 2 ? 2 : r->size * (r->size + 1) / 2));
+    }
+    munmap(hidden, bytes);
+    close(fd);
+    free(open);
+}
+
 /* Who sleeps in a wait is woken when the data is there, not some time later. */
 static void woken(struct tn_rank *r)
 {
@@ -610,6 +645,7 @@ const struct tn_comm_case tn_comm_values[] = {
     {"several in flight", in_flight, 1, NOBODY, 0},
     {"sends before receives", sends_first, 1, NOBODY, 0},
     {"progress without calls", by_itself, 1, NOBODY, 1},
+    {"memory that only its process can read", secret, 2, NOBODY, 0},
     {"woken in time", woken, 2, NOBODY, 1},
     {"several threads", threads, 1, NOBODY, 0},
     {"refused calls", refused, 1, NOBODY, 0},
