@@ -138,7 +138,7 @@ static __typeof__(cudnnBackendSetAttribute) *set_attribute;
 static cudnnStatus_t set_wrongly(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                                  cudnnBackendAttributeType_t type, int64_t n, const void *value)
 {
-    static int64_t id; /* of the tensor that is being described */
+    static int64_t id;                           /* of the tensor that is being described */
     int64_t x[4];
 
     if (name == CUDNN_ATTR_TENSOR_UNIQUE_ID)
