@@ -9,7 +9,7 @@
 #define NAME(name) {#name, offsetof(struct tn_dnn_library, name)},
 
 struct tn_dnn_library tn_dnn;
-cudnnHandle_t tn_dnn_handle; /* to the end of the process */
+cudnnHandle_t tn_dnn_handle;                     /* to the end of the process */
 static const struct {
     const char *name;
     size_t at;

@@ -1,11 +1,13 @@
 /* dnn.h - cuDNN: the library's functions, graphs of its operations, the graphs of attention.
  *
  * dnn.c opens the library, dnn_graph.c describes graphs and has them planned, dnn_attention.c writes down attention,
- * dnn_kernel.c makes kernels of it. Only these include this header, and only they are compiled with cuDNN's. */
+ * dnn_problem.c says which is for it, dnn_kernel.c makes kernels. Only these include this header, and only they are
+ * compiled with cuDNN's. */
 #ifndef TENON_CUDA_DNN_H
 #define TENON_CUDA_DNN_H
 #include <cudnn.h>
 #include "device.h"
+#include "dnn_rows.h"
 
 /* --- dnn.c */
 #define TN_DNN_FUNCTIONS(X)                                                                                  \
@@ -78,6 +80,11 @@ struct tn_dnn_attention {
     uint32_t reserved0;
 };
 void tn_dnn_attention_graph(struct tn_dnn_graph *g, const struct tn_dnn_attention *a);
+
+/* --- dnn_problem.c: places of operands in launch->buffer; 1: the problem is taken, a and r (but for addresses) are set */
+enum { TN_DNN_IN_QUERY, TN_DNN_IN_KEY, TN_DNN_IN_VALUE, TN_DNN_OUT_O = 5, TN_DNN_OUT_LSE,
+       TN_DNN_IN_LSE = 5, TN_DNN_IN_DELTA, TN_DNN_IN_GRAD, TN_DNN_OUT_DQ, TN_DNN_OUT_DK, TN_DNN_OUT_DV };
+int tn_dnn_load_problem(const struct tn_problem *p, struct tn_dnn_attention *a, struct tn_cuda_rows *r);
 
 /* --- dnn_kernel.c */
 /* Bytes of workspace that a plan may take; what needs more goes in parts. */

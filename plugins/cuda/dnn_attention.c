@@ -19,8 +19,8 @@
 struct build {
     struct tn_dnn_graph *g;
     const struct tn_dnn_attention *a;
-    cudnnDataType_t low;              /* of operands */
-    struct tn_dnn_shape scores, rows; /* [B, heads of Q, T, T] and [.., T, 1] */
+    cudnnDataType_t low;                         /* of operands */
+    struct tn_dnn_shape scores, rows;            /* [B, heads of Q, T, T] and [.., T, 1] */
     cudnnBackendDescriptor_t q, kt, scale;
 };
 

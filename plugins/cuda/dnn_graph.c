@@ -56,7 +56,7 @@ static void operation(struct tn_dnn_graph *g, cudnnBackendDescriptor_t d, const 
 {
     finalize(g, d, what);
     if (!g->failed)
-        g->op[g->n_op++] = d; /* never more than are kept */
+        g->op[g->n_op++] = d;                    /* never more than are kept */
 }
 
 /* --- tensors */

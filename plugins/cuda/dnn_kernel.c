@@ -1,17 +1,15 @@
-/* dnn_kernel.c - kernels of attention and its gradient by cuDNN: which problems, plans, workspace, launches.
+/* dnn_kernel.c - kernels of attention and its gradient by cuDNN: plans, parts, workspace, launches.
  *
  * A kernel is wrapped around the own one of the same problem, which does the launches whose addresses are not
  * at multiples of 16 bytes. Plans take seconds, so one is made for each form and shared by all layers; a form
  * that the library refuses is remembered, and said once. A plan that would take too much workspace is made
- * for a part of the batch, or of the heads of one sequence, and run once for each part. Workspace of forward:
- * statistics, then cuDNN's. Of backward: statistics, o, row sums (of a part), sums of dq (of a part, if they
- * are wanted), then cuDNN's. TENON_CUDA_DNN=fast: dq is summed in any order, so two runs differ in their last
- * bits; takes less memory. */
+ * for a part of the batch, or of the heads of one sequence, and run once for each part.
+ *
+ * In the workspace lie: statistics; backward o, row sums of a part, sums of dq of a part if they are wanted;
+ * cuDNN's. Addresses go to the library in a pack, made when they are first seen: a launch with the same ones
+ * makes nothing. */
 #include <math.h>
 #include "dnn.h"
-#include "dnn_rows.h"
-
-enum { QUERY, KEY, VALUE, QPOS, KPOS, O, LSE_OUT, LSE = 5, DELTA, GRAD, DQ, DK, DV };
 
 uint64_t tn_dnn_most = UINT64_C(1) << 30;
 
@@ -19,7 +17,7 @@ struct plan {
     struct plan *next;
     struct tn_dnn_attention of;
     struct tn_dnn_graph graph;
-    struct tn_dnn_plan plan; /* .plan NULL: there is none */
+    struct tn_dnn_plan plan;                     /* .plan NULL: there is none */
 };
 static struct plan *plans; /* to the end of the process, as layers of the next session want them */
 
@@ -33,110 +31,23 @@ struct kernel {
     struct plan *plan;
     struct tn_dnn_attention whole;
     struct tn_cuda_rows rows;
-    uint64_t at_o, at_sum, at_dq, at_cudnn; /* in the workspace; statistics at 0 */
+    uint64_t at_o, at_sum, at_dq, at_cudnn;      /* in the workspace; statistics at 0 */
     float scale, masked, one;
-    uint32_t low[8], n_low;  /* buffers that must be at multiples of 16 bytes */
-    uint32_t batches, heads; /* of one part */
+    uint32_t low[8], n_low;                      /* buffers that must be at multiples of 16 bytes */
+    uint32_t batches, heads;                     /* of one part */
     uint32_t parts_batch, parts_heads;
     struct pack pack[];
 };
-
-/* --- which problems */
-static int is_plain(const struct tn_problem *p, const struct tn_operand *q, const struct tn_operand *k)
-{
-    const int64_t T = q->size[1], D = k->size[3];
-
-    return tn_problem_int(p, "causal", 0) == 1 && tn_problem_float(p, "dropout", 0) == 0 && !p->accumulate &&
-           (q->dtype == TN_BF16 || q->dtype == TN_F16) && k->size[1] == T && T > 0 && q->size[0] > 0 &&
-           q->size[2] > 0 && (q->rank < 5 || q->size[3] > 0) && D > 0 && D <= 256 && D % 8 == 0 &&
-           tn_count(q) < INT32_MAX;
-}
-
-/* Known to be wrong: attention before 9.10.2, and up to 9.15 that whose last tile of keys is not full. */
-static int is_sound(const struct tn_dnn_attention *a)
-{
-    const size_t version = tn_dnn.cudnnGetVersion();
-
-    return version >= 91002 && (version > 91500 || a->time % 128 == 0);
-}
-
-/* Strides of batch, head and time of [B,T,H,D] or, grouped, [B,T,H,rep,D]. 0: not for these plans. */
-static int take(const struct tn_operand *o, uint32_t dtype, uint32_t grouped, int64_t stride[3])
-{
-    const uint32_t d = 3 + grouped;
-
-    if (o->rank != d + 1 || o->dtype != dtype || o->stride[d] != 1)
-        return 0;
-    if (grouped && o->size[2] > 1 && o->size[3] > 1 && o->stride[2] != o->size[3] * o->stride[3])
-        return 0;
-    stride[0] = o->stride[0], stride[2] = o->stride[1];
-    stride[1] = grouped && o->size[3] > 1 ? o->stride[3] : o->stride[2];
-    for (uint32_t i = 0; i < d; i++)
-        if (o->size[i] > 1 && (o->stride[i] <= 0 || o->stride[i] % 8))
-            return 0;
-    return 1;
-}
-
-static int take_row(const struct tn_operand *o, uint32_t grouped, int64_t stride[4])
-{
-    if (o->rank != 3 + grouped || o->dtype != TN_F32)
-        return 0;
-    for (uint32_t i = 0; i < 4; i++)
-        stride[i] = i < o->rank ? o->stride[i] : 0;
-    return 1;
-}
-
-static int take_all(const struct tn_problem *p, struct kernel *k)
-{
-    const struct tn_operand *q = &p->in[QUERY], *key = &p->in[KEY], *out = p->out;
-    const uint32_t grouped = q->rank == 5, dtype = q->dtype, back = p->n_in > LSE;
-    struct tn_dnn_attention *a = &k->whole;
-    struct tn_cuda_rows *r = &k->rows;
-
-    a->batch = q->size[0], a->time = q->size[1], a->heads = q->size[2], a->rep = grouped ? q->size[3] : 1;
-    a->width = key->size[3], a->dtype = dtype, a->back = back;
-    r->batch = (uint32_t)a->batch, r->time = (uint32_t)a->time, r->heads = (uint32_t)a->heads,
-    r->rep = (uint32_t)a->rep;
-    r->width = (uint32_t)a->width, r->dtype = dtype;
-    if (!take(q, dtype, grouped, a->q) || !take(key, dtype, 0, a->k) || !take(&p->in[VALUE], dtype, 0, a->v))
-        return 0;
-    if (!back)
-        return take(&out[0], dtype, grouped, a->o) && take_row(&out[1], grouped, r->lse);
-    a->o[0] = a->time * a->heads * a->rep * a->width, a->o[1] = a->width,
-    a->o[2] = a->heads * a->rep * a->width;
-    for (uint32_t i = 0; i < 4; i++)
-        r->grad[i] = i < 3 + grouped ? p->in[GRAD].stride[i] : 0;
-    return take(&p->in[GRAD], dtype, grouped, a->grad) && take(&out[0], dtype, grouped, a->dq) &&
-           take(&out[1], dtype, 0, a->dk) && take(&out[2], dtype, 0, a->dv) &&
-           take_row(&p->in[LSE], grouped, r->lse) && take_row(&p->in[DELTA], grouped, r->delta);
-}
-
-/* Does the gradient with dS in the workspace have the same bits in every run? From compute capability 10.0 on
- * the library wants to be told so in another way, which nobody has tried. */
-static int is_repeatable(void)
-{
-    static int said;
-
-    if (tn_cuda_major() < 10)
-        return 1;
-    if (!said++)
-        tn_host->log(
-            1,
-            "cuda: the gradient of attention is slow on this GPU; TENON_CUDA_DNN=fast lets cuDNN do it, with "
-            "other last bits in every run");
-    return 0;
-}
 
 /* --- plans */
 static void complain(const struct tn_dnn_attention *a, const char *why)
 {
     char text[600];
 
-    snprintf(
-        text, sizeof text,
-        "cuda: cuDNN has no plan for the %s of attention, %lld heads of %lld, %lld tokens, so it is slow: %s",
-        a->back ? "gradient" : "forward", (long long)(a->heads * a->rep), (long long)a->width,
-        (long long)a->time, why);
+    snprintf(text, sizeof text,
+             "cuda: cuDNN has no plan for the %s of attention, %lld heads of %lld, %lld tokens, so it is slow: %s",
+             a->back ? "gradient" : "forward", (long long)(a->heads * a->rep), (long long)a->width,
+             (long long)a->time, why);
     tn_host->log(1, text);
 }
 
@@ -159,7 +70,8 @@ static struct plan *plan_of(const struct tn_dnn_attention *a)
     return p;
 }
 
-/* Of dS for one head of keys, in tiles of 64 by 128, and of gradients for each head of queries that shares it. */
+/* Of dS for one head of keys, in tiles of 64 by 128, and of gradients for each head of queries
+ * that shares it. */
 static uint64_t scores_bytes(const struct tn_dnn_attention *a)
 {
     const int64_t scores = TN_CUDA_PARTS(a->time, 64) * 64 * (TN_CUDA_PARTS(a->time, 128) * 128);
@@ -178,8 +90,8 @@ static uint32_t largest_part(int64_t n, uint64_t each, uint64_t most)
     return (uint32_t)part;
 }
 
-/* One part: all heads of some sequences, or some heads of one. Leaves room for what a plan takes besides. 0:
- * the next part's statistics would not begin at a multiple of 16 bytes. */
+/* One part: all heads of some sequences, or some heads of one. Leaves room for what a plan takes
+ * besides. 0: the next part's statistics would not begin at a multiple of 16 bytes. */
 static int cut(const struct kernel *k, struct tn_dnn_attention *part)
 {
     const uint64_t head = scores_bytes(&k->whole), most = tn_dnn_most - tn_dnn_most / 16;
@@ -208,17 +120,20 @@ static void addresses(struct kernel *k, const struct tn_launch *l, char *work, i
     const int64_t query = h * a->rep;
 
     memset(at, 0, TN_DNN_IDS * sizeof *at);
-    at[TN_DNN_Q] = place(x[QUERY], a->q, b, query), at[TN_DNN_K] = place(x[KEY], a->k, b, h);
-    at[TN_DNN_V] = place(x[VALUE], a->v, b, h);
+    at[TN_DNN_Q] = place(x[TN_DNN_IN_QUERY], a->q, b, query),
+    at[TN_DNN_K] = place(x[TN_DNN_IN_KEY], a->k, b, h);
+    at[TN_DNN_V] = place(x[TN_DNN_IN_VALUE], a->v, b, h);
     at[TN_DNN_STATS] = (float *)work + (b * a->heads * a->rep + query) * a->time;
     at[TN_DNN_SCALE] = &k->scale, at[TN_DNN_MASKED] = &k->masked;
     if (!a->back) {
-        at[TN_DNN_O] = place(x[O], a->o, b, query);
+        at[TN_DNN_O] = place(x[TN_DNN_OUT_O], a->o, b, query);
         return;
     }
-    at[TN_DNN_O] = place(work + k->at_o, a->o, b, query), at[TN_DNN_GRAD] = place(x[GRAD], a->grad, b, query);
-    at[TN_DNN_DQ] = place(x[DQ], a->dq, b, query), at[TN_DNN_DK] = place(x[DK], a->dk, b, h);
-    at[TN_DNN_DV] = place(x[DV], a->dv, b, h);
+    at[TN_DNN_O] = place(work + k->at_o, a->o, b, query),
+    at[TN_DNN_GRAD] = place(x[TN_DNN_IN_GRAD], a->grad, b, query);
+    at[TN_DNN_DQ] = place(x[TN_DNN_OUT_DQ], a->dq, b, query),
+    at[TN_DNN_DK] = place(x[TN_DNN_OUT_DK], a->dk, b, h);
+    at[TN_DNN_DV] = place(x[TN_DNN_OUT_DV], a->dv, b, h);
     at[TN_DNN_SUM] = work + k->at_sum, at[TN_DNN_ONE] = &k->one;
     if (a->any_order)
         at[TN_DNN_DQ_SUM] = work + k->at_dq;
@@ -305,7 +220,8 @@ static tn_status launch(void *state, const struct tn_launch *l)
         return k->own.launch(k->own.state, l);
     r.stats = (float *)work, r.o = work + k->at_o;
     if (k->whole.back) {
-        r.lse_at = l->buffer[LSE], r.delta_at = l->buffer[DELTA], r.grad_at = l->buffer[GRAD];
+        r.lse_at = l->buffer[TN_DNN_IN_LSE], r.delta_at = l->buffer[TN_DNN_IN_DELTA],
+        r.grad_at = l->buffer[TN_DNN_IN_GRAD];
         if ((s = tn_cuda_rows_o(&r, l->queue)))
             return s;
     }
@@ -313,7 +229,7 @@ static tn_status launch(void *state, const struct tn_launch *l)
         return failed(e, "cudnnSetStream");
     if ((s = run_parts(k, l, work)) || k->whole.back)
         return s;
-    r.lse_at = l->buffer[LSE_OUT];
+    r.lse_at = l->buffer[TN_DNN_OUT_LSE];
     return tn_cuda_rows_lse(&r, l->queue);
 }
 
@@ -350,8 +266,9 @@ static uint64_t lay_out(struct kernel *k)
 
 static void list_low(struct kernel *k)
 {
-    static const uint32_t forward[] = {QUERY, KEY, VALUE, O},
-                          backward[] = {QUERY, KEY, VALUE, GRAD, DQ, DK, DV};
+    static const uint32_t forward[] = {TN_DNN_IN_QUERY, TN_DNN_IN_KEY, TN_DNN_IN_VALUE, TN_DNN_OUT_O},
+                          backward[] = {TN_DNN_IN_QUERY, TN_DNN_IN_KEY, TN_DNN_IN_VALUE, TN_DNN_IN_GRAD,
+                                        TN_DNN_OUT_DQ,   TN_DNN_OUT_DK, TN_DNN_OUT_DV};
 
     k->n_low = k->whole.back ? 7 : 4;
     memcpy(k->low, k->whole.back ? backward : forward, k->n_low * sizeof *k->low);
@@ -379,15 +296,11 @@ static tn_status build(const struct kernel *k, const struct tn_dnn_attention *pa
 
 static tn_status attention(const struct tn_problem *p, struct tn_kernel *io)
 {
-    const char *choice = getenv("TENON_CUDA_DNN");
     struct kernel k = {.masked = -INFINITY, .one = 1, .scale = (float)tn_problem_float(p, "scale", 1)};
     struct tn_dnn_attention part;
     struct plan *plan;
 
-    if (!is_plain(p, &p->in[QUERY], &p->in[KEY]) || !take_all(p, &k) || !tn_dnn_open() || !is_sound(&k.whole))
-        return TN_DECLINED;
-    k.whole.any_order = k.whole.back && choice && !strcmp(choice, "fast");
-    if (k.whole.back && !k.whole.any_order && !is_repeatable())
+    if (!tn_dnn_load_problem(p, &k.whole, &k.rows))
         return TN_DECLINED;
     list_low(&k);
     if (!cut(&k, &part))

@@ -13,7 +13,7 @@
 
 #define BACK "bthd bth bth"
 struct entry {
-    uint32_t executions; /* of one launch */
+    uint32_t executions;                         /* of one launch */
     struct tn_bench_case c;
 };
 #define C(n, ...)                                                                                            \
@@ -110,7 +110,7 @@ int tn_cuda_major(void)
 /* --- the plugin's kernels, launched as they are or, if odd is set, with the first input at an odd address */
 struct held {
     struct tn_kernel inner;
-    size_t bytes; /* of the first input */
+    size_t bytes;                                /* of the first input */
 };
 
 static tn_status launch(void *state, const struct tn_launch *l)
@@ -200,7 +200,7 @@ static int run(const char *title, const struct entry *e, uint32_t executions)
     const uint64_t before = *executed;
     const tn_status s = tn_bench_run(a, &mine), r = tn_bench_run(b, oracle);
     const double worst = s || r ? INFINITY : compare(&e->c, a, b);
-    const uint64_t ran = *executed - before; /* the bench launches twice */
+    const uint64_t ran = *executed - before;     /* the bench launches twice */
     const int failed = !(worst <= 1) || ran != 2 * executions;
 
     if (failed)

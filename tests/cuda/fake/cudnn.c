@@ -29,10 +29,10 @@ struct attribute {
 };
 struct tn_fake_descriptor {
     uint32_t live;
-    int finalized, number; /* number: of a configuration */
+    int finalized, number;                       /* number: of a configuration */
     cudnnBackendDescriptorType_t type;
     struct attribute *attributes;
-    const struct tn_fake_descriptor *graph; /* of a configuration */
+    const struct tn_fake_descriptor *graph;      /* of a configuration */
 };
 struct cudnnContext {
     cudaStream_t stream;
@@ -70,7 +70,7 @@ static size_t width(cudnnBackendAttributeType_t type)
     case CUDNN_TYPE_DOUBLE: return 8;
     case CUDNN_TYPE_BOOLEAN:
     case CUDNN_TYPE_CHAR: return 1;
-    default: return 4; /* enums, float, int32 */
+    default: return 4;                           /* enums, float, int32 */
     }
 }
 

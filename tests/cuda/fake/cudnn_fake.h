@@ -27,11 +27,11 @@ cudnnStatus_t tn_fake_check_graph(const struct tn_fake_descriptor *graph);
 /* Largest number of elements of a value between operations. */
 int64_t tn_fake_largest(const struct tn_fake_descriptor *graph);
 
-struct tn_fake_binding { /* addresses by the tensors' numbers */
+struct tn_fake_binding {                         /* addresses by the tensors' numbers */
     int64_t n, id[32];
     void *at[32];
-    int64_t bytes[32]; /* from there to the last element; 0: on the host */
-    float number[32];  /* of what is given by value, as it was when it was given */
+    int64_t bytes[32];                           /* from there to the last element; 0: on the host */
+    float number[32];                            /* of what is given by value, as it was when it was given */
 };
 /* NULL if every tensor has an address, at a multiple of 16 bytes; else what is wrong. Takes the numbers by
  * value. */

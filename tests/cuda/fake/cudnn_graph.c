@@ -291,7 +291,7 @@ static double rounded(cudnnDataType_t type, double v)
 struct value {
     const struct tn_fake_descriptor *of;
     struct tensor t;
-    double *at; /* by offset */
+    double *at;                                  /* by offset */
 };
 struct values {
     struct value v[4 * TN_FAKE_OPERATIONS];

@@ -37,7 +37,7 @@ __attribute__((visibility("default"))) int cuInit(unsigned flags);
 int cuInit(unsigned flags)
 {
     (void)flags;
-    return 100; /* no device */
+    return 100;                                  /* no device */
 }
 
 NUMBER(cuDriverGetVersion, 13000)
