@@ -45,15 +45,21 @@ static struct block *find(const void *p)
     return NULL;
 }
 
-/* The allocation, live or not, whose guards these are. */
+/* The allocation, live or not, that is nearest. */
 static const struct block *near(const void *p)
 {
+    const struct block *best = NULL;
     const char *c = p;
+    ptrdiff_t least = GUARD;
 
-    for (uint32_t i = n_block; i > 0; i--)
-        if (c >= blocks[i - 1].pages - GUARD && c < blocks[i - 1].pages + blocks[i - 1].page_bytes + GUARD)
-            return &blocks[i - 1];
-    return NULL;
+    for (uint32_t i = n_block; i > 0; i--) {
+        const struct block *b = &blocks[i - 1];
+        const ptrdiff_t away = c < b->at ? b->at - c : c < b->at + b->bytes ? 0 : c - b->at - (ptrdiff_t)b->bytes + 1;
+
+        if (away < least)
+            best = b, least = away;
+    }
+    return best;
 }
 
 int tn_fake_is_device(const void *p)
