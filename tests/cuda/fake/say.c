@@ -137,7 +137,7 @@ int tn_fake_planted(const char *name)
     char *end;
 
     if (!fault || strncmp(fault, name, n) || fault[n] != ':' ||
-        number("TENON_FAKE_RANK", number("RANK", 0)) != number("RANK", 0))
+        number("TENON_FAKE_RANK", 0) != number("RANK", 0))
         return 0;
     at = strtoull(fault + n + 1, &end, 10);
     return ++calls == at || (*end == '+' && calls > at);
