@@ -14,6 +14,7 @@
 #define TOTAL (UINT64_C(143771) << 20)           /* of a device, as an H200 has */
 #define PAGE ((size_t)4096)
 #define GUARD ((size_t)64 << 10)
+#define LARGE ((size_t)2 << 20)                  /* a large page: memory of many is opened and closed at once */
 #define FILL 0xff
 
 struct block {
@@ -181,6 +182,8 @@ cudaError_t tn_fake_alloc(int device, size_t bytes, void **out)
             tn_fake_die("no addresses for device %d: %s", device, strerror(errno));
         r->used = GUARD;
     }
+    if (pages >= LARGE)
+        r->used = ((uintptr_t)r->at + r->used + LARGE - 1) / LARGE * LARGE - (uintptr_t)r->at;
     if (bytes > TOTAL - r->taken || r->used + pages + GUARD > REGION)
         return tn_fake_last(cudaErrorMemoryAllocation);
     if (!bytes)
@@ -190,6 +193,8 @@ cudaError_t tn_fake_alloc(int device, size_t bytes, void **out)
                         .page_bytes = pages, .device = device, .live = 1};
     r->used += pages + GUARD, r->taken += bytes;
     protect(b, PROT_READ | PROT_WRITE);
+    if (pages >= LARGE)
+        madvise(b->pages, pages, MADV_HUGEPAGE);
     memset(b->pages, FILL, pages);
     if (opened != device)
         protect(b, PROT_NONE);
