@@ -57,6 +57,10 @@ static tn_status record(struct tn_run *run, struct record *r, const struct go *f
     walked = tn_run_walk(from, to);
     ended = run->capture->end(run->queue, &r->recording);
     r->capture = run->capture;
+    if (walked && !ended) {                      /* what was recorded is not all */
+        run->capture->close(r->recording);
+        r->recording = NULL;
+    }
     uncount(run->collectives, r, &before);
     return walked ? walked : ended;
 }

@@ -221,8 +221,6 @@ static tn_status look(struct tn_request *r)
         cudaGetLastError(); /* the answer counts as an error of the next launch */
     if (atomic_load(&w->dead))
         return tn_nccl_failed(w);
-    if (e == cudaErrorNotReady)
-        cudaGetLastError();                      /* counts as an error: the next launch is not at fault */
     if (e == cudaErrorNotReady || (!e && open))
         return TN_DECLINED;
     return tn_nccl_cuda(w, e, "a transfer");

@@ -139,9 +139,12 @@ cudaError_t tn_fake_capture_put(struct CUstream_st *s, const struct tn_fake_kind
 {
     struct node x = {.kind = kind, .what = (void *)what, .bytes = bytes, .device = s->device};
     uint32_t number;
+    void *lost;
 
     if (tn_fake_planted("sync-in-capture"))
-        tn_fake_forbidden(s, "cudaStreamSynchronize");
+        cudaStreamSynchronize(s);
+    if (tn_fake_planted("malloc-in-capture"))
+        cudaMalloc(&lost, 256);
     if (s->capture->invalid)
         return tn_fake_error(cudaErrorStreamCaptureInvalidated, "%s: the recording has failed", kind->name);
     tn_fake_set_copy(&x.before, &s->heads);

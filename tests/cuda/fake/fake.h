@@ -37,7 +37,7 @@ uint64_t tn_fake_seed(void);
 TN_FAKE_API int tn_fake_planted(const char *name);
 int tn_fake_tracing(void);                                 /* TENON_FAKE_TRACE=1 */
 extern struct tn_fake_counts {
-    uint64_t launches, copies, fills, products, collectives, replays, waits;
+    uint64_t launches, copies, fills, products, collectives, replays, waits, questions;
 } tn_fake_counts;
 TN_FAKE_API struct tn_fake_counts *tn_fake_count(void);
 /* Objects of the libraries on top that must not be left at the end. */

@@ -180,17 +180,19 @@ static cudaError_t check(const struct kernel *k, dim3 g, dim3 b, size_t shared)
 }
 
 /* The faults that a test plants in launches. */
-static cudaStream_t another_stream(cudaStream_t stream)
+static cudaError_t put(cudaStream_t stream, const void *what, size_t bytes)
 {
-    static cudaStream_t other;
+    cudaStream_t other;
+    cudaError_t e;
 
     if (tn_fake_planted("null-stream"))
-        return NULL;
+        return tn_fake_put(NULL, &kind, what, bytes);
     if (!tn_fake_planted("other-stream"))
-        return stream;
-    if (!other)
-        cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
-    return other;
+        return tn_fake_put(stream, &kind, what, bytes);
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    e = tn_fake_put(other, &kind, what, bytes);
+    cudaStreamDestroy(other);                    /* what is on it runs nevertheless */
+    return e;
 }
 
 /* Replaces the first address of the device in the parameters by one of the host. */
@@ -241,7 +243,7 @@ static cudaError_t launch(const struct kernel *k, dim3 g, dim3 b, void **paramet
     if (wrong)
         e = tn_fake_error(cudaErrorIllegalAddress, "%s is launched with a parameter in which, %s", k->name, wrong);
     else
-        e = tn_fake_put(another_stream(stream), &kind, what, bytes);
+        e = put(stream, what, bytes);
     free(what);
     return e;
 }

@@ -14,6 +14,7 @@
 #define TOTAL (UINT64_C(143771) << 20)           /* of a device, as an H200 has */
 #define PAGE ((size_t)4096)
 #define GUARD ((size_t)64 << 10)
+#define LARGE ((size_t)2 << 20)                  /* a large page: memory of many is opened and closed at once */
 #define FILL 0xff
 
 struct block {
@@ -45,15 +46,21 @@ static struct block *find(const void *p)
     return NULL;
 }
 
-/* The allocation, live or not, whose guards these are. */
+/* The allocation, live or not, that is nearest. */
 static const struct block *near(const void *p)
 {
+    const struct block *best = NULL;
     const char *c = p;
+    ptrdiff_t least = GUARD;
 
-    for (uint32_t i = n_block; i > 0; i--)
-        if (c >= blocks[i - 1].pages - GUARD && c < blocks[i - 1].pages + blocks[i - 1].page_bytes + GUARD)
-            return &blocks[i - 1];
-    return NULL;
+    for (uint32_t i = n_block; i > 0; i--) {
+        const struct block *b = &blocks[i - 1];
+        const ptrdiff_t away = c < b->at ? b->at - c : c < b->at + b->bytes ? 0 : c - b->at - (ptrdiff_t)b->bytes + 1;
+
+        if (away < least)
+            best = b, least = away;
+    }
+    return best;
 }
 
 int tn_fake_is_device(const void *p)
@@ -175,6 +182,8 @@ cudaError_t tn_fake_alloc(int device, size_t bytes, void **out)
             tn_fake_die("no addresses for device %d: %s", device, strerror(errno));
         r->used = GUARD;
     }
+    if (pages >= LARGE)
+        r->used = ((uintptr_t)r->at + r->used + LARGE - 1) / LARGE * LARGE - (uintptr_t)r->at;
     if (bytes > TOTAL - r->taken || r->used + pages + GUARD > REGION)
         return tn_fake_last(cudaErrorMemoryAllocation);
     if (!bytes)
@@ -184,6 +193,8 @@ cudaError_t tn_fake_alloc(int device, size_t bytes, void **out)
                         .page_bytes = pages, .device = device, .live = 1};
     r->used += pages + GUARD, r->taken += bytes;
     protect(b, PROT_READ | PROT_WRITE);
+    if (pages >= LARGE)
+        madvise(b->pages, pages, MADV_HUGEPAGE);
     memset(b->pages, FILL, pages);
     if (opened != device)
         protect(b, PROT_NONE);

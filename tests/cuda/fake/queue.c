@@ -485,18 +485,21 @@ static cudaError_t ask(cudaEvent_t event, int wait, const char *call)
 {
     struct CUevent_st *v;
     cudaError_t e;
+    int planted;
 
     tn_fake_lock();
+    tn_fake_counts.questions++;
     v = tn_fake_event(event, call);
     e = v ? tn_fake_forbidden(NULL, call) : cudaErrorInvalidResourceHandle;
     if (!e && v->captured)
         e = tn_fake_error(cudaErrorCapturedEvent, "%s: the event was last recorded in a graph", call);
-    if (!e && wait)
+    planted = !e && tn_fake_planted("no-wait");  /* as if the host had not asked */
+    if (!e && wait && !planted)
         tn_fake_wait(v->op);
-    else if (!e && !tn_fake_op_done(v->op))
+    else if (!e && !planted && !tn_fake_op_done(v->op))
         tn_fake_run_some(1 + tn_fake_draw(32));
     if (!e)
-        e = failed ? failed : tn_fake_op_done(v->op) ? cudaSuccess : cudaErrorNotReady;
+        e = failed ? failed : tn_fake_op_done(v->op) || planted ? cudaSuccess : cudaErrorNotReady;
     tn_fake_unlock();
     return tn_fake_last(e);
 }

@@ -3,7 +3,8 @@
  * TENON_FAKE_SEED=N       which order; mixed with the rank, so that ranks differ
  * TENON_FAKE_TRACE=1      each operation as it runs
  * TENON_FAKE_SUMMARY=1    at the end, what was done
- * TENON_FAKE_FAULT=NAME:N plants a fault at the N-th call that could have it: it is the program that errs, not the fake
+ * TENON_FAKE_FAULT=NAME:N plants a fault at the N-th call that could have it (N+: from there on in all of them): it is the
+ *                         program that errs, not the fake
  * TENON_FAKE_RANK=R       only on this rank */
 #include "fake.h"
 #include <pthread.h>
@@ -132,11 +133,14 @@ int tn_fake_planted(const char *name)
     static uint64_t calls;
     const char *fault = getenv("TENON_FAKE_FAULT");
     const size_t n = strlen(name);
+    uint64_t at;
+    char *end;
 
     if (!fault || strncmp(fault, name, n) || fault[n] != ':' ||
-        number("TENON_FAKE_RANK", number("RANK", 0)) != number("RANK", 0))
+        number("TENON_FAKE_RANK", 0) != number("RANK", 0))
         return 0;
-    return ++calls == strtoull(fault + n + 1, NULL, 10);
+    at = strtoull(fault + n + 1, &end, 10);
+    return ++calls == at || (*end == '+' && calls > at);
 }
 
 /* Runs in exit, after all handlers of the program: nothing of it is open any more. */
@@ -152,10 +156,10 @@ static void at_end(int status, void *unused)
     if (number("TENON_FAKE_SUMMARY", 0))
         fprintf(stderr,
                 "fake: seed %ld, %llu launches, %llu products, %llu copies, %llu fills, %llu waits, %llu collectives, "
-                "%llu replays\n",
+                "%llu replays, %llu questions\n",
                 number("TENON_FAKE_SEED", 0), (unsigned long long)c->launches, (unsigned long long)c->products,
                 (unsigned long long)c->copies, (unsigned long long)c->fills, (unsigned long long)c->waits,
-                (unsigned long long)c->collectives, (unsigned long long)c->replays);
+                (unsigned long long)c->collectives, (unsigned long long)c->replays, (unsigned long long)c->questions);
     if (status)
         return;                                  /* who fails need not tidy up */
     if (memory || streams || events || graphs || library_objects)
