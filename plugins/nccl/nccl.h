@@ -25,7 +25,8 @@
 #include <tenon/comm.h>
 
 #define TN_LANES 2
-#define TN_SCRATCH (UINT64_C(16) << 20) /* bytes of device memory of a communicator, at least */
+#define TN_SCRATCH                                                                                           \
+    16 /* MiB of device memory of a communicator, unless TENON_NCCL_SCRATCH says another number */
 
 struct tn_lane {
     ncclComm_t comm; /* NULL: one rank, or it was aborted */
@@ -47,6 +48,7 @@ struct tn_back { /* what is copied to the caller when all is done */
 struct tn_request {
     struct tn_comm *comm;
     struct tn_request *next;    /* among the spare ones */
+    struct tn_request *older;   /* of the communicator: all that were ever made */
     cudaEvent_t done[TN_LANES]; /* recorded for those in lanes */
     _Atomic uint32_t lanes;     /* bits */
     _Atomic uint32_t open;      /* sends to itself whose receive was not started, and the reverse */
@@ -81,7 +83,7 @@ struct tn_comm {
     struct tn_transfer last;     /* begun, for what is said of a failure */
     uint32_t on_host, reserved0; /* what is being started is page-locked memory, and ready */
     pthread_mutex_t spares;
-    struct tn_request *spare;
+    struct tn_request *spare, *newest;
 };
 
 struct tn_world {
@@ -91,12 +93,14 @@ struct tn_world {
     uint64_t instance;
     uint32_t ordered, n_tags; /* ordered: every sum of floats is exact */
     uint64_t *tags;           /* hashes of the groups that ever were */
+    uint64_t scratch;         /* bytes */
     const struct tn_store *store;
     pthread_mutex_t lock; /* all below */
     pthread_cond_t changed;
     pthread_t keeper;
     struct tn_comm *comms;
     struct tn_pinned *pinned;
+    uint32_t left; /* a communicator did not end, so its memory is not given back */
     uint32_t kept, stop, busy,
         aborted; /* kept: the thread runs; busy: goes through comms; aborted: ended NCCL's work */
     _Atomic uint32_t dead;
@@ -141,7 +145,7 @@ tn_status tn_nccl_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t
                         struct tn_request **out);
 tn_status tn_nccl_wait(struct tn_request *r, double seconds);
 tn_status tn_nccl_wait_on(struct tn_request *r, void *stream);
-void tn_nccl_spares_free(struct tn_comm *c);
+void tn_nccl_requests_free(struct tn_comm *c);
 /* Until what is on the lanes' streams is done; TN_ERR_TIMEOUT, TN_ERR: nothing is recorded. */
 tn_status tn_nccl_drain(const struct tn_comm *c, double until);
 void tn_nccl_halves_free(struct tn_comm *c);

@@ -25,6 +25,10 @@ static tn_status request_new(struct tn_comm *c, struct tn_request **out)
     if (!(r = calloc(1, sizeof *r)))
         return tn_error(TN_ERR_MEMORY, "nccl: no memory for a request");
     r->comm = c;
+    pthread_mutex_lock(&c->spares);
+    r->older = c->newest;
+    c->newest = r;
+    pthread_mutex_unlock(&c->spares);
     for (int i = 0; i < TN_LANES && !e; i++)
         e = cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming);
     *out = r;
@@ -44,12 +48,13 @@ static void request_end(struct tn_request *r, int copy)
     pthread_mutex_unlock(&c->spares);
 }
 
-void tn_nccl_spares_free(struct tn_comm *c)
+void tn_nccl_requests_free(struct tn_comm *c)
 {
-    while (c->spare) {
-        struct tn_request *r = c->spare;
+    while (c->newest) { /* also what nobody has taken when the world failed */
+        struct tn_request *r = c->newest;
 
-        c->spare = r->next;
+        c->newest = r->older;
+        tn_nccl_unstage(r, 0);
         for (int i = 0; i < TN_LANES; i++)
             if (r->done[i])
                 cudaEventDestroy(r->done[i]);

@@ -67,7 +67,7 @@ static tn_status make_streams(struct tn_comm *c)
     if (!e && c->n > 1) {
         const uint64_t least = 8 * (uint64_t)c->n * c->n;
 
-        c->scratch_bytes = least > TN_SCRATCH ? least : TN_SCRATCH;
+        c->scratch_bytes = least > c->world->scratch ? least : c->world->scratch;
         e = cudaMalloc((void **)&c->scratch, c->scratch_bytes);
     }
     if (!e && c->scratch)
@@ -172,7 +172,8 @@ static void say_world(const struct tn_world *w)
 tn_status tn_nccl_open(uint32_t rank, uint32_t size, double seconds, struct tn_comm **out)
 {
     static uint64_t instance;
-    const char *order = getenv("TENON_NCCL_ORDER");
+    const char *order = getenv("TENON_NCCL_ORDER"), *scratch = getenv("TENON_NCCL_SCRATCH");
+    const long mib = scratch ? strtol(scratch, NULL, 10) : TN_SCRATCH;
     struct tn_world *w;
     cudaError_t e;
     tn_status s;
@@ -180,12 +181,15 @@ tn_status tn_nccl_open(uint32_t rank, uint32_t size, double seconds, struct tn_c
     *out = NULL;
     if (rank >= size)
         return tn_error(TN_ERR, "nccl: rank %u of %u", rank, size);
+    if (scratch && (mib < 1 || mib > 4096))
+        return tn_error(TN_ERR_CONFIG, "TENON_NCCL_SCRATCH=%s: it may be 1 to 4096, in MiB", scratch);
     if (order && *order && strcmp(order, "ranks"))
         return tn_error(TN_ERR_CONFIG, "TENON_NCCL_ORDER=%s: it may be ranks, or not be set", order);
     if (!(w = calloc(1, sizeof *w)))
         return tn_error(TN_ERR_MEMORY, "nccl: no memory for a world");
     w->rank = rank, w->size = size, w->seconds = seconds, w->instance = ++instance,
     w->ordered = order && *order;
+    w->scratch = (uint64_t)mib << 20;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
     w->store = tn_host->interface ? tn_host->interface(TN_STORE_ID) : NULL;
@@ -321,10 +325,12 @@ static void comm_free(struct tn_comm *c)
             cudaStreamDestroy(c->lane[i].stream);
     if (ended) {
         tn_nccl_halves_free(c);
-        tn_nccl_spares_free(c);
+        tn_nccl_requests_free(c);
         if (c->ready)
             cudaEventDestroy(c->ready);
         cudaFree(c->scratch);
+    } else {
+        c->world->left = 1;
     }
     free(c->ranks);
     free(c->from);
@@ -335,7 +341,7 @@ static void comm_free(struct tn_comm *c)
 static void world_free(struct tn_world *w)
 {
     tn_nccl_unkeep(w);
-    if (!atomic_load(&w->dead))
+    if (!w->left)
         tn_nccl_pinned_free(w);
     free(w->tags);
     free(w);

@@ -33,6 +33,14 @@ struct copy { /* of one transfer */
     uint64_t bytes; /* from to, back to back */
 };
 
+struct block { /* of the device's memory: to free one would wait for the device, so they are kept */
+    struct block *next;
+    void *at;
+    uint64_t bytes, taken;
+};
+static struct block *blocks;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct tn_request {
     struct tn_comm *comm;
     struct tn_request *inner;
@@ -134,6 +142,48 @@ static void abort_comm(struct tn_comm *c)
     nccl->abort(c->inner);
 }
 
+/* --- memory */
+
+static tn_status take(struct tn_device *d, uint64_t bytes, void **out)
+{
+    struct block *b;
+    tn_status s = TN_OK;
+
+    pthread_mutex_lock(&lock);
+    for (b = blocks; b && (b->taken || b->bytes != bytes);)
+        b = b->next;
+    if (!b) {
+        b = calloc(1, sizeof *b);
+        *b = (struct block){.next = blocks, .bytes = bytes};
+        s = cuda->alloc(d, bytes, &b->at);
+        blocks = b;
+    }
+    b->taken = 1;
+    *out = b->at;
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+static void give(const void *at)
+{
+    pthread_mutex_lock(&lock);
+    for (struct block *b = blocks; b && at; b = b->next)
+        if (b->at == at)
+            b->taken = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+static void free_all(struct tn_device *d)
+{
+    while (blocks) {
+        struct block *next = blocks->next;
+
+        cuda->free(d, blocks->at);
+        free(blocks);
+        blocks = next;
+    }
+}
+
 static void close_comm(struct tn_comm *c)
 {
     if (!c) {
@@ -143,8 +193,10 @@ static void close_comm(struct tn_comm *c)
     }
     nccl->close(c->inner);
     cuda->queue_close(c->queue);
-    if (c->is_world)
+    if (c->is_world) {
+        free_all(c->device);
         cuda->close(c->device);
+    }
     free(c);
 }
 
@@ -191,12 +243,12 @@ static tn_status to_device(struct tn_request *r, const struct tn_transfer *t, st
 
     *o = *t;
     sizes(c, t, &from, &to);
-    if (from && !(s = cuda->alloc(c->device, from, &k->from)))
+    if (from && !(s = take(c->device, from, &k->from)))
         s = cuda->copy(c->queue, k->from, t->from, from, 1);
     if (!s && to && from && t->to == t->from)
         k->to = k->from;
     else if (!s && to)
-        s = cuda->alloc(c->device, to, &k->to);
+        s = take(c->device, to, &k->to);
     k->back = t->to, k->bytes = to;
     if (from)
         o->from = k->from;
@@ -208,10 +260,8 @@ static tn_status to_device(struct tn_request *r, const struct tn_transfer *t, st
 static void end(struct tn_request *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        if (r->copy[i].to && r->copy[i].to != r->copy[i].from)
-            cuda->free(r->comm->device, r->copy[i].to);
-        if (r->copy[i].from)
-            cuda->free(r->comm->device, r->copy[i].from);
+        give(r->copy[i].from);
+        give(r->copy[i].to);
     }
     if (r->recording)
         capture->close(r->recording);
@@ -222,24 +272,19 @@ static void end(struct tn_request *r)
 
 static tn_status begin(struct tn_request *r, void *stream)
 {
-    tn_status s;
+    tn_status s, ended;
 
-    if (way == WAIT)
+    if (way != RECORD)
         return nccl->start(r->comm->inner, r->list, r->n, stream, &r->inner);
-    if (way == RECORD && (s = capture->begin(r->comm->queue)))
+    if ((s = capture->begin(r->comm->queue)))
         return s;
     s = nccl->start(r->comm->inner, r->list, r->n, stream, &r->inner);
     if (!s)
         s = nccl->wait_on(r->inner, stream);
     r->inner = NULL;
-    if (way == RECORD) {
-        tn_status ended = capture->end(r->comm->queue, &r->recording);
-
-        s = s ? s : ended;
-        if (!s)
-            s = capture->replay(r->recording, r->comm->queue);
-    }
-    return s;
+    ended = capture->end(r->comm->queue, &r->recording);
+    s = s ? s : ended;
+    return s ? s : capture->replay(r->recording, r->comm->queue);
 }
 
 static tn_status start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream, struct tn_request **out)
@@ -278,6 +323,14 @@ static tn_status wait(struct tn_request *r, double seconds)
     struct tn_comm *c = r->comm;
     tn_status s;
 
+    if (r->inner && way == STREAM) {
+        s = nccl->wait_on(r->inner, cuda->native(c->queue));
+        r->inner = NULL;
+        if (s) {
+            end(r);
+            return s;
+        }
+    }
     if (r->inner)
         s = nccl->wait(r->inner, seconds);
     else if ((s = cuda->sync(c->queue, seconds)) == TN_ERR_TIMEOUT && seconds <= 0)
