@@ -44,7 +44,7 @@ TN_DEVICE float row_squares(const tn_cuda_view &x, int64_t row, float mean)
     return tn_warp_sum(sum);
 }
 
-TN_KERNEL(THREADS) layernorm(TN_PARAM(norm_plan) k)
+TN_KERNEL(THREADS, 4) layernorm(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), y = tn_axis_at(k.y.row, r);
@@ -67,7 +67,7 @@ TN_KERNEL(THREADS) layernorm(TN_PARAM(norm_plan) k)
 }
 
 /* dx = rstd * (d - mean(d) - hat * mean(d * hat)), where d = dy * w and hat = (x - mean) * rstd */
-TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm_plan) k)
+TN_KERNEL(THREADS, 4) ln_dx(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), dy = tn_axis_at(k.dy.row, r), dx = tn_axis_at(k.y.row, r);
