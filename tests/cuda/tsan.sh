@@ -1,12 +1,17 @@
 #!/bin/bash
 # tsan.sh - the emulated kernels under the thread sanitizer, and whether it finds a barrier that is taken out.
 #
-#   CC=gcc CXX=g++ SRC=srcdir tsan.sh            (make cuda-tsan)
-# Its own program: it compiles the kernels once more, which takes a minute or two. The emulation and the test are compiled
-# without the sanitizer: only what kernels touch is watched.
+# Its own program: it compiles the kernels once more, with little optimization. The emulation and the test are compiled without the
+# sanitizer: only what kernels touch is watched. Skipped where the compiler has no thread sanitizer, or ref is under another.
 out=$(mktemp -d) || exit 1
 trap 'rm -rf "$out"' EXIT
-: "${CC:=gcc}" "${CXX:=g++}" "${SRC:=.}"
+: "${CC:=gcc}" "${CXX:=g++}"
+SRC=${top_srcdir:-.}
+cd "${top_builddir:-.}" || exit 1
+[ -f plugins/ref/.libs/ref.so ] || exit 77
+grep -q __asan_init plugins/ref/.libs/ref.so && exit 77
+echo 'int main() { return 0; }' >"$out/none.cpp"
+$CXX -fsanitize=thread -o "$out/none" "$out/none.cpp" 2>"$out/log" && "$out/none" || exit 77
 include="-D_GNU_SOURCE -I$SRC/libcore/include -I$SRC/plugins/cuda -I$SRC/tests/conformance"
 cuda=$SRC/plugins/cuda
 conformance=$SRC/tests/conformance
