@@ -152,6 +152,50 @@ TN_DEVICE void tn_put4(uint32_t dtype, char *base, int64_t at, tn_f4 f)
     *(tn_h4 *)((uint16_t *)base + at) = h;
 }
 
+/* Eight neighbours: one access of 16 bytes in two bytes, two of them in fp32. */
+struct tn_f8 {
+    float v[8];
+};
+struct alignas(16) tn_h8 {
+    uint16_t v[8];
+};
+
+TN_DEVICE tn_f8 tn_get8(uint32_t dtype, const char *base, int64_t at)
+{
+    tn_f8 f;
+
+    if (dtype == TN_F32) {
+        for (int i = 0; i < 8; i += 4) {
+            const tn_f4 part = tn_get4(dtype, base, at + i);
+
+            for (int q = 0; q < 4; q++)
+                f.v[i + q] = part.v[q];
+        }
+        return f;
+    }
+    tn_check_aligned((const uint16_t *)base + at, 16);
+    const tn_h8 h = *(const tn_h8 *)((const uint16_t *)base + at);
+
+    for (int i = 0; i < 8; i++)
+        f.v[i] = dtype == TN_BF16 ? tn_from_bf16(h.v[i]) : tn_from_f16(h.v[i]);
+    return f;
+}
+
+TN_DEVICE void tn_put8(uint32_t dtype, char *base, int64_t at, tn_f8 f)
+{
+    tn_h8 h;
+
+    if (dtype == TN_F32) {
+        for (int i = 0; i < 8; i += 4)
+            tn_put4(dtype, base, at + i, tn_f4{{f.v[i], f.v[i + 1], f.v[i + 2], f.v[i + 3]}});
+        return;
+    }
+    for (int i = 0; i < 8; i++)
+        h.v[i] = dtype == TN_BF16 ? tn_to_bf16(f.v[i]) : tn_to_f16(f.v[i]);
+    tn_check_aligned((uint16_t *)base + at, 16);
+    *(tn_h8 *)((uint16_t *)base + at) = h;
+}
+
 /* --- offsets */
 TN_DEVICE int64_t tn_axis_at(const tn_cuda_axis &axis, uint32_t i)
 {
@@ -234,6 +278,35 @@ TN_DEVICE void tn_view_put4(const tn_cuda_view &v, int64_t row, uint32_t c, tn_f
         return;
     }
     for (uint32_t i = 0; i < 4; i++)
+        if (c + i < v.col.total)
+            tn_view_put(v, row, c + i, f.v[i]);
+}
+
+/* The same for columns c..c+7. */
+TN_DEVICE tn_f8 tn_view_get8(const tn_cuda_view &v, int64_t row, uint32_t c)
+{
+    tn_f8 f;
+
+    if (v.wide == 8)
+        return tn_get8(v.dtype, v.base, row + c);
+    for (uint32_t i = 0; i < 8; i++)
+        f.v[i] = c + i < v.col.total ? tn_view_get(v, row, c + i) : 0.0f;
+    return f;
+}
+
+TN_DEVICE void tn_view_put8(const tn_cuda_view &v, int64_t row, uint32_t c, tn_f8 f)
+{
+    if (v.wide == 8) {
+        if (v.add) {
+            const tn_f8 old = tn_get8(v.dtype, v.base, row + c);
+
+            for (int i = 0; i < 8; i++)
+                f.v[i] += old.v[i];
+        }
+        tn_put8(v.dtype, v.base, row + c, f);
+        return;
+    }
+    for (uint32_t i = 0; i < 8; i++)
         if (c + i < v.col.total)
             tn_view_put(v, row, c + i, f.v[i]);
 }

@@ -1,9 +1,15 @@
 /* einsum.cu - contractions: which way they go, and their epilogues.
  *
  * Without reduced loops a contraction is an element-wise product, without rows or columns of its own a sum of
- * products (reduce.cu), else a matrix product (product.cu). A program runs over the product in fp32, which lies
- * in the workspace; where the first loop over the result belongs to x alone, it is cut into pieces, product and
- * program by turns, so that the workspace is small and the program finds the product in the cache. */
+ * products (reduce.cu), else a matrix product (product.cu). What a program adds to that is done, the first that goes:
+ *
+ *  - by the library, in its epilogue: bias, residual, gelu as tanh and its derivative;
+ *  - in two: the library's epilogue makes one of the results, from which a program makes the others (gelu as erf from
+ *    the product with its bias); or the product takes the place of a result and the program runs over it there: one
+ *    read and one write of each tensor, by one kernel;
+ *  - over the product in fp32 in the workspace, where no result can hold it, as with results that are added to. Where the
+ *    first loop over the result belongs to x alone, it is cut into pieces, product and program by turns, so that the
+ *    workspace is small and the program finds the product in the cache. */
 #include "cu.cuh"
 #include "elementwise.h"
 #include "product.h"
@@ -170,14 +176,155 @@ static tn_status launch_in_one(void *state, const struct tn_launch *l)
     return tn_cuda_product_run_fused(&((const struct einsum *)state)->product, l);
 }
 
-/* By the library, program and all. */
-static tn_status in_one(const struct tn_problem *p, struct tn_kernel *out)
+/* By the library: result o, or all of them (TN_MAX_OPERANDS). */
+static tn_status in_one(const struct tn_problem *p, uint32_t o, struct tn_kernel *out)
 {
     struct einsum k;
-    tn_status s = tn_cuda_product_fuse(p, &k.product);
+    tn_status s = tn_cuda_product_fuse(p, o, &k.product);
 
     if (!s && !(s = tn_cuda_keep(out, &k, sizeof k, launch_in_one)))
         out->release = release_product, out->workspace = k.product.workspace;
+    return s;
+}
+
+/* --- in two: a product into one of the results, then a program that reads it there */
+struct staged {
+    struct tn_kernel product;
+    struct tn_cuda_elementwise program;
+    uint32_t alone;                              /* product.launch wants x, w and the result alone */
+    uint32_t n, y;                               /* operands of the program; the result, as an operand of the einsum */
+    uint32_t from[TN_MAX_OPERANDS];              /* operand i of the program is that one of the einsum */
+};
+
+static tn_status launch_staged(void *state, const struct tn_launch *l)
+{
+    const struct staged *k = (const struct staged *)state;
+    void *three[] = {l->buffer[0], l->buffer[1], l->buffer[k->y]};
+    char *at[TN_MAX_OPERANDS];
+    struct tn_launch inner = *l;
+    tn_status s;
+
+    if (k->alone)
+        inner.buffer = three;
+    for (uint32_t i = 0; i < k->n; i++)
+        at[i] = (char *)l->buffer[k->from[i]];
+    s = k->product.launch(k->product.state, &inner);
+    return s ? s : tn_cuda_elementwise_run(&k->program, at, l->uniform, l->queue);
+}
+
+static void release_staged(void *state)
+{
+    struct staged *k = (struct staged *)state;
+
+    k->product.release(k->product.state);
+    free(k);
+}
+
+/* The program without result o, which it reads as its input 0. instr, result: room. 0: it needs the contraction too. */
+static int without_result(const struct tn_program *p, uint32_t o, struct tn_program *out, struct tn_instr *instr,
+                          uint16_t *result)
+{
+    uint8_t live[TN_CUDA_INSTR] = {};
+    uint32_t n = 0;
+
+    if (p->n_instr > TN_CUDA_INSTR)
+        return 0;
+    *out = *p, out->instr = instr, out->result = result, out->n_result = p->n_result - 1;
+    memcpy(instr, p->instr, p->n_instr * sizeof *instr);
+    for (uint32_t i = 0; i < p->n_result; i++)
+        if (i != o)
+            live[result[n++] = p->result[i]] = 1;
+    instr[p->result[o]] = (struct tn_instr){TN_E_IN, 0, 0, 0};
+    for (uint32_t i = p->n_instr; i-- > 0;) {
+        const struct tn_instr x = instr[i];
+        const uint32_t reads = x.op <= TN_E_UNIFORM ? 0 : x.op <= TN_E_ERF ? 1 : x.op <= TN_E_GE ? 2 : 3;
+
+        if (!live[i])
+            instr[i] = (struct tn_instr){TN_E_CONST, 0, 0, 0}; /* nobody reads it */
+        else if (x.op == TN_E_IN && x.a == 0 && i != p->result[o])
+            return 0;
+        for (uint32_t r = 0; r < reads && live[i]; r++)
+            live[(&x.a)[r]] = 1;
+    }
+    return 1;
+}
+
+/* The program's own problem: input 0 is result o; all results, or all but o. */
+static void rest_of(const struct tn_problem *p, uint32_t o, int all, struct staged *k, struct tn_loop *loop,
+                    struct tn_operand *operand, struct tn_problem *e)
+{
+    const uint32_t outer = p->n_loop - p->n_reduced;
+
+    k->from[k->n++] = p->n_in + o;
+    for (uint32_t i = 2; i < p->n_in + p->n_out; i++)
+        if (all || i != p->n_in + o)
+            k->from[k->n++] = i;
+    for (uint32_t i = 0; i < k->n; i++)
+        operand[i] = k->from[i] < p->n_in ? p->in[k->from[i]] : p->out[k->from[i] - p->n_in];
+    memset(loop, 0, outer * sizeof *loop);
+    for (uint32_t l = 0; l < outer; l++) {
+        loop[l].size = p->loop[l].size;
+        for (uint32_t i = 0; i < k->n; i++)
+            loop[l].stride[i] = p->loop[l].stride[k->from[i]];
+    }
+    *e = *p;
+    e->n_in = p->n_in - 1, e->n_out = k->n - e->n_in, e->in = operand, e->out = operand + e->n_in;
+    e->loop = loop, e->n_loop = outer, e->n_reduced = 0;
+    if (!all)
+        e->accumulate = (p->accumulate & ((1u << o) - 1)) | p->accumulate >> (o + 1) << o;
+}
+
+/* x * w into result o. */
+static tn_status product_into(const struct tn_problem *p, uint32_t o, struct tn_loop *loop, struct tn_kernel *out)
+{
+    struct tn_problem q = *p;
+
+    for (uint32_t l = 0; l < p->n_loop; l++) {
+        memset(&loop[l], 0, sizeof *loop);
+        loop[l].size = p->loop[l].size;
+        loop[l].stride[0] = p->loop[l].stride[0], loop[l].stride[1] = p->loop[l].stride[1];
+        loop[l].stride[2] = p->loop[l].stride[p->n_in + o];
+    }
+    q.n_in = 2, q.n_out = 1, q.out = &p->out[o], q.loop = loop, q.accumulate = 0, q.program = NULL;
+    return without_program(&q, out);
+}
+
+/* fuse: result o by the library's epilogue and the program for the others; else the product in the place of result o and
+ * the program for all. */
+static tn_status stage(const struct tn_problem *p, uint32_t o, int fuse, struct tn_kernel *out)
+{
+    struct tn_loop loop[2 * TN_MAX_RANK + 1];
+    struct tn_operand operand[TN_MAX_OPERANDS];
+    struct tn_instr instr[TN_CUDA_INSTR];
+    uint16_t result[TN_MAX_OPERANDS];
+    struct tn_program rest;
+    struct tn_problem e;
+    struct staged k = {};
+    tn_status s;
+
+    if (p->accumulate >> o & 1 || p->out[o].dtype == TN_I32 || (fuse && !without_result(p->program, o, &rest, instr, result)))
+        return TN_DECLINED;
+    k.product.struct_size = sizeof k.product, k.alone = !fuse, k.y = p->n_in + o;
+    if ((s = fuse ? in_one(p, o, &k.product) : product_into(p, o, loop, &k.product)))
+        return s;
+    rest_of(p, o, !fuse, &k, loop, operand, &e);
+    s = tn_cuda_elementwise_load(&k.program, &e, fuse ? &rest : p->program) ? TN_OK : TN_DECLINED;
+    if (s || (s = tn_cuda_keep(out, &k, sizeof k, launch_staged))) {
+        k.product.release(k.product.state);
+        return s;
+    }
+    out->release = release_staged, out->workspace = k.product.workspace;
+    return TN_OK;
+}
+
+static tn_status in_two(const struct tn_problem *p, struct tn_kernel *out)
+{
+    tn_status s = TN_DECLINED;
+
+    for (int fuse = 1; fuse >= 0; fuse--)
+        for (uint32_t o = 0; o < p->n_out && s == TN_DECLINED; o++)
+            if (!fuse || p->n_out > 1)
+                s = stage(p, o, fuse, out);
     return s;
 }
 
@@ -193,7 +340,7 @@ static tn_status with_program(const struct tn_problem *p, struct tn_kernel *out)
 
     if (p->n_loop > 2 * TN_MAX_RANK + 1 || p->n_in + p->n_out > TN_MAX_OPERANDS)
         return TN_DECLINED;
-    if ((s = in_one(p, out)) != TN_DECLINED)
+    if ((s = in_one(p, TN_MAX_OPERANDS, out)) != TN_DECLINED || (s = in_two(p, out)) != TN_DECLINED)
         return s;
     k.turns = turns(p, outer);
     for (uint32_t o = 0; k.turns > 1 && o < p->n_in + p->n_out; o++)

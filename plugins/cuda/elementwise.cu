@@ -1,10 +1,12 @@
-/* elementwise.cu - element-wise programs: an interpreter that any program runs on, four elements at a time.
+/* elementwise.cu - element-wise programs: by a kernel of their own where there is a compiler (compile.h), else by an
+ * interpreter that any program runs on, four elements at a time.
  *
- * A thread takes chunks of four neighbours along the last loop and runs the whole program on them, so decoding
+ * Of the interpreter a thread takes chunks of four neighbours along the last loop and runs the whole program on them, so decoding
  * is paid once for four. Registers lie in shared memory, one column for each thread: they are addressed by
  * number, which registers of the GPU cannot be. All inputs of an element are read by its own thread before any
  * of its outputs is written, so an output may be the buffer of an input. */
 #include "cu.cuh"
+#include "compile.h"
 #include "elementwise.h"
 
 TN_DEVICE float apply(uint32_t op, float a, float b, float c)
@@ -112,6 +114,11 @@ TN_KERNEL(256) run_copy(TN_PARAM(tn_cuda_elementwise) k)
 }
 
 /* --- host */
+static int is_copy(const struct tn_cuda_program *p)
+{
+    return p->n_instr == 1 && p->instr[0].op == TN_E_IN && p->instr[0].a == 0 && p->n_result == 1;
+}
+
 int tn_cuda_elementwise_load(struct tn_cuda_elementwise *k, const struct tn_problem *p,
                              const struct tn_program *program)
 {
@@ -123,40 +130,66 @@ int tn_cuda_elementwise_load(struct tn_cuda_elementwise *k, const struct tn_prob
         return 0;
     tn_cuda_nest_simplify(&nest, p->n_in);
     tn_cuda_nest_pop(&nest, &k->inner, k->step);
-    k->nest = nest, k->chunks = TN_CUDA_PARTS(k->inner, 4);
-    total = tn_cuda_nest_count(&nest) * k->chunks;
+    k->nest = nest;
+    total = tn_cuda_nest_count(&nest) * TN_CUDA_PARTS(k->inner, 4);
     if (total > INT32_MAX || !tn_cuda_program_load(&k->program, program, p->n_in, p->n_out))
         return 0;
-    k->total = (uint32_t)total;
     k->n_in = p->n_in, k->n_out = p->n_out, k->accumulate = p->accumulate;
     for (uint32_t i = 0; i < p->n_in + p->n_out; i++)
         k->dtype[i] = (i < p->n_in ? p->in[i] : p->out[i - p->n_in]).dtype;
+    if (total && !is_copy(&k->program))
+        k->compiled = tn_cuda_pass_make(k);
+    k->unit = k->compiled ? tn_cuda_pass_unit(k) : 4;
+    k->chunks = TN_CUDA_PARTS(k->inner, k->unit);
+    k->total = (uint32_t)(tn_cuda_nest_count(&nest) * k->chunks);
     return 1;
 }
 
+/* May whole chunks of the operand be moved at once? Then they are aligned, to 16 bytes or what a chunk has. */
 static uint32_t is_wide(const struct tn_cuda_elementwise *k, uint32_t op, const char *buffer)
 {
-    if (k->step[op] != 1 || k->inner % 4 || (uintptr_t)buffer % (4 * tn_cuda_width(k->dtype[op])))
+    const uint32_t width = tn_cuda_width(k->dtype[op]), bytes = TN_CUDA_MIN(16, k->unit * width);
+
+    if (k->dtype[op] == TN_I32 || k->step[op] != 1 || k->inner % k->unit || (uintptr_t)buffer % bytes)
         return 0;
     for (uint32_t l = 0; l < k->nest.n; l++)
-        if (k->nest.stride[l][op] % 4)
+        if (k->nest.stride[l][op] * width % bytes)
             return 0;
-    return k->dtype[op] != TN_I32;
+    return 1;
+}
+
+static tn_status run_compiled(const struct tn_cuda_elementwise *k, char *const *buffer, const void *uniform,
+                              struct tn_queue *q)
+{
+    struct tn_cuda_pass pass = {};
+
+    pass.uniform = (const float *)uniform;
+    pass.inner = k->inner, pass.chunks = k->chunks, pass.total = k->total;
+    for (uint32_t l = 0; l < k->nest.n; l++)
+        pass.size[l] = k->nest.size[l];
+    for (uint32_t i = 0; i < k->n_in + k->n_out; i++) {
+        pass.buffer[i] = buffer[i], pass.step[i] = k->step[i];
+        pass.wide |= is_wide(k, i, buffer[i]) << i;
+        for (uint32_t l = 0; l < k->nest.n; l++)
+            pass.stride[l][i] = k->nest.stride[l][i];
+    }
+    return tn_cuda_compiler->launch(k->compiled, tn_grid(TN_CUDA_PARTS(k->total, TN_CUDA_PASS_THREADS)), &pass, q);
 }
 
 tn_status tn_cuda_elementwise_run(const struct tn_cuda_elementwise *plan, char *const *buffer,
                                   const void *uniform, struct tn_queue *q)
 {
-    struct tn_cuda_elementwise k = *plan;
-    const int is_copy = k.program.n_instr == 1 && k.program.instr[0].op == TN_E_IN && k.n_out == 1 &&
-                        k.program.instr[0].a == 0;
+    struct tn_cuda_elementwise k;
 
-    if (!k.total)
+    if (!plan->total)
         return TN_OK;
+    if (plan->compiled)
+        return run_compiled(plan, buffer, uniform, q);
+    k = *plan;
     k.uniform = (const float *)uniform;
     for (uint32_t i = 0; i < k.n_in + k.n_out; i++)
         k.buffer[i] = buffer[i], k.wide[i] = is_wide(&k, i, buffer[i]);
-    if (is_copy)
+    if (is_copy(&k.program))
         return TN_LAUNCH(run_copy, tn_grid(TN_CUDA_PARTS(k.total, 256)), 256, q, k);
     if (k.program.n_reg <= 8)
         return TN_LAUNCH((run_program<128, 8>), tn_grid(TN_CUDA_PARTS(k.total, 128)), 128, q, k);

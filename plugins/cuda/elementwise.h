@@ -4,9 +4,12 @@
 #include "nest.h"
 #include "program.h"
 
-/* The kernel's parameter. The last loop of the nest is cut into chunks of four elements. */
+/* What a launch is made of; the interpreter's parameter. The last loop of the nest is cut into chunks of neighbours: four
+ * for the interpreter, as many as the compiled kernel takes if there is one. */
 struct tn_cuda_elementwise {
     struct tn_cuda_nest nest;                    /* the other loops */
+    void *compiled;                              /* the program's own kernel (compile.h), or NULL */
+    uint32_t unit;                               /* elements of a chunk */
     uint32_t inner, chunks, total;               /* total: chunks of all turns */
     uint32_t n_in, n_out, accumulate;
     int64_t step[TN_MAX_OPERANDS];               /* of the last loop */

@@ -1,14 +1,14 @@
 /* embed.cu - rows of a table by number, and their gradient.
  *
  * The table may be a part of the whole one: a number that is not here, or below 0, gives zeros and meets no row.
- * embed: four columns of a place are a thread's. embed_bwd: a warp has a row of the table and up to 512 of its
- * columns; the block brings 256 numbers at a time into shared memory, each warp looks for its own among them and
- * adds those places in their order. So nothing is sorted, no sum is atomic and every run has the same bits. */
+ * embed: four columns of a place are a thread's. embed_bwd: a warp has a row of the table and up to 768 of its
+ * columns; the block brings 256 numbers at a time into shared memory, and if one of them is of its rows, each warp looks
+ * for its own among them and adds those places in their order. So nothing is sorted, no sum is atomic and every run has the same bits. */
 #include "cu.cuh"
 
 #define WARPS 8
 #define THREADS (32 * WARPS)
-#define PER_LANE 16
+#define PER_LANE 24
 #define SPAN (32 * PER_LANE)                     /* columns of a warp */
 
 struct embed {
@@ -57,15 +57,19 @@ TN_KERNEL(THREADS, 3) add_rows(TN_PARAM(embed) k)
     float sum[PER_LANE] = {};
 
     for (uint32_t first = 0; first < places; first += THREADS) {
-        __syncthreads();
-        id[threadIdx.x] = first + threadIdx.x < places ? (int32_t)number(k, first + threadIdx.x) : -1;
-        __syncthreads();
+        const int64_t read = first + threadIdx.x < places ? number(k, first + threadIdx.x) : -1;
+        const int64_t here = read < 0 ? -1 : tn_map_find(k.map, read);
+
+        id[threadIdx.x] = (int32_t)read;
+        if (!__syncthreads_or(here >= 0 && here / WARPS == blockIdx.x))
+            continue;                            /* nobody reads what the next turn writes */
         for (uint32_t i = 0; i < THREADS && mine >= 0; i += 32) {
             uint32_t hits = __ballot_sync(TN_ALL, id[i + threadIdx.x % 32] == mine);
 
             for (; hits; hits &= hits - 1)
                 add_place(k, first + i + (uint32_t)__ffs((int)hits) - 1, c0, sum);
         }
+        __syncthreads();
     }
     if (mine < 0)
         return;

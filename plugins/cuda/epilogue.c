@@ -9,12 +9,12 @@
 
 #define POINTS 7
 
-/* Results of the program for the inputs in[]; 0: it has uniforms, or is too long. */
+/* Results of the program for the inputs in[]; NaN where they depend on what no epilogue has; 0: it is too long. */
 static int run(const struct tn_program *p, const double *in, double *out)
 {
     double r[TN_CUDA_INSTR];
 
-    if (p->n_instr > TN_CUDA_INSTR || p->n_uniform)
+    if (p->n_instr > TN_CUDA_INSTR)
         return 0;
     for (uint32_t i = 0; i < p->n_instr; i++) {
         const struct tn_instr *x = &p->instr[i];
@@ -30,7 +30,7 @@ static int run(const struct tn_program *p, const double *in, double *out)
         case TN_E_SUB: r[i] = a - b; break;
         case TN_E_MUL: r[i] = a * b; break;
         case TN_E_DIV: r[i] = a / b; break;
-        default: return 0;
+        default: r[i] = NAN;
         }
     }
     for (uint32_t i = 0; i < p->n_result; i++)
@@ -122,18 +122,22 @@ static int is_like(const struct tn_problem *p, uint32_t o, uint32_t y)
     return lies(p, o, y, 0) && dtype_of(p, o) == dtype_of(p, y);
 }
 
-/* product + one or two operands */
-static int find_sum(const struct tn_problem *p, struct tn_cuda_epilogue *e)
+/* Result o is the product, or the product + one or two operands. */
+static int find_sum(const struct tn_problem *p, uint32_t o, struct tn_cuda_epilogue *e)
 {
-    const uint32_t y = p->n_in;
+    const uint32_t y = p->n_in + o;
 
-    if (p->n_out != 1 || p->n_in > 4 || !computes(p->program, 0, p->n_in == 3 ? sum2 : sum3))
+    if (p->n_out > 1 && computes(p->program, o, first)) {
+        e->kind = TN_CUDA_EPI_NONE, e->y = y;
+        return 1;
+    }
+    if (p->n_in < 3 || p->n_in > 4 || !computes(p->program, o, p->n_in == 3 ? sum2 : sum3))
         return 0;
-    for (uint32_t o = 2; o < p->n_in; o++)
-        if (!e->add && is_like(p, o, y))
-            e->add = o;
-        else if (!e->bias && is_bias(p, o, y))
-            e->bias = o;
+    for (uint32_t i = 2; i < p->n_in; i++)
+        if (!e->add && is_like(p, i, y))
+            e->add = i;
+        else if (!e->bias && is_bias(p, i, y))
+            e->bias = i;
         else
             return 0;
     e->kind = e->bias ? TN_CUDA_EPI_BIAS : TN_CUDA_EPI_NONE, e->y = y;
@@ -157,25 +161,34 @@ static int find_gelu(const struct tn_problem *p, struct tn_cuda_epilogue *e)
     return 0;
 }
 
-static int find_slope(const struct tn_problem *p, struct tn_cuda_epilogue *e)
+/* Result o is the product times gelu' of an operand. */
+static int find_slope(const struct tn_problem *p, uint32_t o, struct tn_cuda_epilogue *e)
 {
-    if (p->n_out != 1 || p->n_in != 3 || !computes(p->program, 0, times_slope))
+    if (p->n_in != 3 || !computes(p->program, o, times_slope))
         return 0;
-    e->kind = TN_CUDA_EPI_DGELU, e->y = 3, e->aux = 2;
-    return is_like(p, 2, 3);
+    e->kind = TN_CUDA_EPI_DGELU, e->y = p->n_in + o, e->aux = 2;
+    return is_like(p, 2, e->y);
+}
+
+int tn_cuda_epilogue_of(const struct tn_problem *p, uint32_t o, struct tn_cuda_epilogue *out)
+{
+    static int (*const find[])(const struct tn_problem *p, uint32_t o, struct tn_cuda_epilogue *e) = {find_sum,
+                                                                                                    find_slope};
+
+    for (size_t i = 0; i < sizeof find / sizeof *find && !(p->accumulate >> o & 1); i++) {
+        memset(out, 0, sizeof *out);
+        if (find[i](p, o, out))
+            return 1;
+    }
+    return 0;
 }
 
 int tn_cuda_epilogue_find(const struct tn_problem *p, struct tn_cuda_epilogue *out)
 {
-    static int (*const find[])(const struct tn_problem *p, struct tn_cuda_epilogue *e) = {find_sum, find_gelu,
-                                                                                        find_slope};
-
     if (p->accumulate || p->n_in < 2)
         return 0;
-    for (size_t i = 0; i < sizeof find / sizeof *find; i++) {
-        memset(out, 0, sizeof *out);
-        if (find[i](p, out))
-            return 1;
-    }
-    return 0;
+    if (p->n_out == 1)
+        return tn_cuda_epilogue_of(p, 0, out);
+    memset(out, 0, sizeof *out);
+    return find_gelu(p, out);
 }

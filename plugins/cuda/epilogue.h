@@ -13,8 +13,10 @@ struct tn_cuda_epilogue {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* 0: none of them. */
+/* The whole program; 0: it is none of them. */
 int tn_cuda_epilogue_find(const struct tn_problem *p, struct tn_cuda_epilogue *out);
+/* Result o of it, whatever the others are. */
+int tn_cuda_epilogue_of(const struct tn_problem *p, uint32_t o, struct tn_cuda_epilogue *out);
 #ifdef __cplusplus
 }
 #endif

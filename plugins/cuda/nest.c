@@ -127,13 +127,23 @@ int tn_cuda_view_load(struct tn_cuda_view *v, const struct tn_problem *p, uint32
     return tn_cuda_axis_load(&v->row, o, 0, split) && tn_cuda_axis_load(&v->col, o, split, o->rank);
 }
 
+/* May all rows be taken n elements at once? */
+static int goes_by(const struct tn_cuda_view *v, uint32_t n)
+{
+    const uint32_t bytes = n * tn_cuda_width(v->dtype);
+
+    if (v->col.n != 1 || v->col.stride[0] != 1 || v->col.total % n || (uintptr_t)v->base % (bytes < 16 ? bytes : 16))
+        return 0;
+    for (uint32_t i = 0; i < v->row.n; i++)
+        if (v->row.stride[i] % n)
+            return 0;
+    return v->dtype != TN_I32;
+}
+
 void tn_cuda_view_bind(struct tn_cuda_view *v, const struct tn_launch *l)
 {
     v->base = (char *)l->buffer[v->slot];
-    v->wide = v->col.n == 1 && v->col.stride[0] == 1 && v->col.total % 4 == 0 &&
-              (uintptr_t)v->base % (4 * tn_cuda_width(v->dtype)) == 0;
-    for (uint32_t i = 0; i < v->row.n; i++)
-        v->wide = v->wide && v->row.stride[i] % 4 == 0;
+    v->wide = goes_by(v, 8) ? 8 : goes_by(v, 4) ? 4 : 0;
 }
 
 int tn_cuda_map_load(struct tn_cuda_map *map, const struct tn_operand *o, uint32_t dim)

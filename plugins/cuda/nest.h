@@ -26,7 +26,7 @@ struct tn_cuda_axis {
 struct tn_cuda_view {
     char *base;
     uint32_t dtype, add;                         /* add: this output is added to */
-    uint32_t wide;                               /* rows may be read and written four elements at once */
+    uint32_t wide;                               /* elements that rows may be read and written at once: 8, 4 or 0 */
     uint32_t slot;                               /* in launch->buffer */
     struct tn_cuda_axis row, col;
 };

@@ -1,13 +1,14 @@
 /* norm.cu - layernorm over the last dim, and its two gradients.
  *
- * A warp has a row: its lanes read four neighbours each, and read the row again from the cache where they need
+ * A warp has a row: its lanes read eight neighbours each, and read the row again from the cache where they need
  * it again. The variance is taken around the mean, in a second walk. dw sums over rows: blocks of fixed numbers of
  * rows make partial rows in the workspace, a second kernel adds those in order. */
 #include "cu.cuh"
 
 #define WARPS 8
 #define THREADS (32 * WARPS)
-#define MOST_PARTS 128
+#define MOST_PARTS 256
+#define SPAN 256                                 /* columns of a block, or of a turn of a warp */
 
 struct norm_plan {
     struct tn_cuda_view x, dy, w, b, mean, rstd, y; /* w, b: no rows; mean, rstd: no columns */
@@ -21,10 +22,11 @@ TN_DEVICE float row_sum(const tn_cuda_view &x, int64_t row)
 {
     float sum = 0;
 
-    for (uint32_t c = threadIdx.x % 32 * 4; c < x.col.total; c += 128) {
-        const tn_f4 f = tn_view_get4(x, row, c);
+    for (uint32_t c = threadIdx.x % 32 * 8; c < x.col.total; c += SPAN) {
+        const tn_f8 f = tn_view_get8(x, row, c);
 
-        sum += (f.v[0] + f.v[1]) + (f.v[2] + f.v[3]);
+        for (int i = 0; i < 8; i += 2)
+            sum += f.v[i] + f.v[i + 1];
     }
     return tn_warp_sum(sum);
 }
@@ -33,29 +35,29 @@ TN_DEVICE float row_squares(const tn_cuda_view &x, int64_t row, float mean)
 {
     float sum = 0;
 
-    for (uint32_t c = threadIdx.x % 32 * 4; c < x.col.total; c += 128) {
-        const tn_f4 f = tn_view_get4(x, row, c);
+    for (uint32_t c = threadIdx.x % 32 * 8; c < x.col.total; c += SPAN) {
+        const tn_f8 f = tn_view_get8(x, row, c);
 
-        for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t i = 0; i < 8; i++)
             sum += c + i < x.col.total ? (f.v[i] - mean) * (f.v[i] - mean) : 0.0f;
     }
     return tn_warp_sum(sum);
 }
 
-TN_KERNEL(THREADS) layernorm(TN_PARAM(norm_plan) k)
+TN_KERNEL(THREADS, 4) layernorm(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), y = tn_axis_at(k.y.row, r);
         const float mean = row_sum(k.x, x) / k.width;
         const float rstd = 1 / sqrtf(row_squares(k.x, x, mean) / k.width + k.eps);
 
-        for (uint32_t c = threadIdx.x % 32 * 4; c < k.width; c += 128) {
-            const tn_f4 w = tn_view_get4(k.w, 0, c), b = k.has_b ? tn_view_get4(k.b, 0, c) : tn_f4{};
-            tn_f4 f = tn_view_get4(k.x, x, c);
+        for (uint32_t c = threadIdx.x % 32 * 8; c < k.width; c += SPAN) {
+            const tn_f8 w = tn_view_get8(k.w, 0, c), b = k.has_b ? tn_view_get8(k.b, 0, c) : tn_f8{};
+            tn_f8 f = tn_view_get8(k.x, x, c);
 
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 8; i++)
                 f.v[i] = (f.v[i] - mean) * rstd * w.v[i] + b.v[i];
-            tn_view_put4(k.y, y, c, f);
+            tn_view_put8(k.y, y, c, f);
         }
         if (threadIdx.x % 32 == 0) {
             tn_view_put(k.mean, tn_axis_at(k.mean.row, r), 0, mean);
@@ -65,7 +67,7 @@ TN_KERNEL(THREADS) layernorm(TN_PARAM(norm_plan) k)
 }
 
 /* dx = rstd * (d - mean(d) - hat * mean(d * hat)), where d = dy * w and hat = (x - mean) * rstd */
-TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm_plan) k)
+TN_KERNEL(THREADS, 4) ln_dx(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), dy = tn_axis_at(k.dy.row, r), dx = tn_axis_at(k.y.row, r);
@@ -73,48 +75,52 @@ TN_KERNEL(THREADS) ln_dx(TN_PARAM(norm_plan) k)
         const float rstd = tn_view_get(k.rstd, tn_axis_at(k.rstd.row, r), 0);
         float sum = 0, dot = 0;
 
-        for (uint32_t c = threadIdx.x % 32 * 4; c < k.width; c += 128) {
-            const tn_f4 g = tn_view_get4(k.dy, dy, c), w = tn_view_get4(k.w, 0, c), f = tn_view_get4(k.x, x, c);
+        for (uint32_t c = threadIdx.x % 32 * 8; c < k.width; c += SPAN) {
+            const tn_f8 g = tn_view_get8(k.dy, dy, c), w = tn_view_get8(k.w, 0, c), f = tn_view_get8(k.x, x, c);
 
-            for (uint32_t i = 0; i < 4 && c + i < k.width; i++) {
-                sum += g.v[i] * w.v[i];
-                dot += g.v[i] * w.v[i] * ((f.v[i] - mean) * rstd);
+            for (uint32_t i = 0; i < 8; i++) {
+                const float d = c + i < k.width ? g.v[i] * w.v[i] : 0.0f;
+
+                sum += d;
+                dot += c + i < k.width ? d * ((f.v[i] - mean) * rstd) : 0.0f;
             }
         }
         sum = tn_warp_sum(sum) / k.width, dot = tn_warp_sum(dot) / k.width;
-        for (uint32_t c = threadIdx.x % 32 * 4; c < k.width; c += 128) {
-            const tn_f4 g = tn_view_get4(k.dy, dy, c), w = tn_view_get4(k.w, 0, c);
-            tn_f4 f = tn_view_get4(k.x, x, c);
+        for (uint32_t c = threadIdx.x % 32 * 8; c < k.width; c += SPAN) {
+            const tn_f8 g = tn_view_get8(k.dy, dy, c), w = tn_view_get8(k.w, 0, c);
+            tn_f8 f = tn_view_get8(k.x, x, c);
 
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 8; i++)
                 f.v[i] = rstd * (g.v[i] * w.v[i] - sum - (f.v[i] - mean) * rstd * dot);
-            tn_view_put4(k.y, dx, c, f);
+            tn_view_put8(k.y, dx, c, f);
         }
     }
 }
 
-/* 32 columns of a part of the rows: lanes along the columns, warps along the rows. */
+/* 256 columns of a part of the rows: a lane has eight of them, warps go along the rows. */
 TN_KERNEL(THREADS) ln_dw_part(TN_PARAM(norm_plan) k)
 {
-    TN_SHARED(float, part, THREADS);
-    const uint32_t c = blockIdx.x * 32 + threadIdx.x % 32, first = blockIdx.y * k.per_part;
+    TN_SHARED(float, part, WARPS *SPAN);
+    const uint32_t t = threadIdx.x, c = blockIdx.x * SPAN + t % 32 * 8, first = blockIdx.y * k.per_part;
     const uint32_t end = first + k.per_part < k.rows ? first + k.per_part : k.rows;
-    float sum = 0;
+    float sum[8] = {};
 
-    for (uint32_t r = first + threadIdx.x / 32; r < end && c < k.width; r += WARPS) {
+    for (uint32_t r = first + t / 32; r < end && c < k.width; r += WARPS) {
         const float mean = tn_view_get(k.mean, tn_axis_at(k.mean.row, r), 0);
         const float rstd = tn_view_get(k.rstd, tn_axis_at(k.rstd.row, r), 0);
+        const tn_f8 g = tn_view_get8(k.dy, tn_axis_at(k.dy.row, r), c);
+        const tn_f8 f = tn_view_get8(k.x, tn_axis_at(k.x.row, r), c);
 
-        sum += tn_view_get(k.dy, tn_axis_at(k.dy.row, r), c) *
-               (tn_view_get(k.x, tn_axis_at(k.x.row, r), c) - mean) * rstd;
+        for (int i = 0; i < 8; i++)
+            sum[i] += g.v[i] * (f.v[i] - mean) * rstd;
     }
-    part[threadIdx.x] = sum;
+    for (uint32_t i = 0; i < 8; i++)
+        part[t / 32 * SPAN + i * 32 + t % 32] = sum[i];
     __syncthreads();
-    if (threadIdx.x >= 32 || c >= k.width)
-        return;
-    for (uint32_t w = 1; w < WARPS; w++)
-        sum += part[w * 32 + threadIdx.x];
-    k.partial[(int64_t)blockIdx.y * k.width + c] = sum;
+    for (uint32_t w = 1; w < WARPS; w++)         /* thread t: column t % 32 * 8 + t / 32 of the block */
+        part[t] += (float)part[w * SPAN + t];
+    if (blockIdx.x * SPAN + t % 32 * 8 + t / 32 < k.width)
+        k.partial[(int64_t)blockIdx.y * k.width + blockIdx.x * SPAN + t % 32 * 8 + t / 32] = part[t];
 }
 
 TN_KERNEL(THREADS) ln_dw_add(TN_PARAM(norm_plan) k)
@@ -160,7 +166,7 @@ static tn_status launch_dw(void *state, const struct tn_launch *l)
     tn_status s = TN_OK;
 
     if (k.parts)
-        s = TN_LAUNCH(ln_dw_part, dim3(TN_CUDA_PARTS(k.width, 32), k.parts), THREADS, l->queue, k);
+        s = TN_LAUNCH(ln_dw_part, dim3(TN_CUDA_PARTS(k.width, SPAN), k.parts), THREADS, l->queue, k);
     return s ? s : TN_LAUNCH(ln_dw_add, TN_CUDA_PARTS(k.width, THREADS), THREADS, l->queue, k);
 }
 

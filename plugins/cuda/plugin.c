@@ -1,9 +1,10 @@
 /* plugin.c - NVIDIA GPUs: a device and kernels for it.
  *
  * Needs libcudart to be loaded, and no driver: without one the plugin loads and its probe says so. The libraries that
- * take long to load are opened when the first kernel that wants one is prepared. TENON_CUDA_BLAS=0 does without them,
- * for tests. */
+ * take long to load are opened when the first kernel that wants one is prepared. TENON_CUDA_BLAS=0 and
+ * TENON_CUDA_NVRTC=0 do without them, for tests. */
 #include "device.h"
+#include "rtc.h"
 
 static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
 {
@@ -17,6 +18,7 @@ static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
 #ifdef TN_CUDA_DNN
         tn_cuda_dnn = &tn_cuda_dnn_attention;
 #endif
+        tn_cuda_compiler = tn_cuda_loader();
     }
     return tn_cuda_prepare(p, out);
 }

@@ -268,13 +268,13 @@ tn_status tn_cuda_product_make(const struct tn_problem *p, struct tn_cuda_produc
     return TN_OK;
 }
 
-tn_status tn_cuda_product_fuse(const struct tn_problem *p, struct tn_cuda_product *out)
+tn_status tn_cuda_product_fuse(const struct tn_problem *p, uint32_t o, struct tn_cuda_product *out)
 {
     struct tn_cuda_epilogue *e = &out->epilogue;
     struct tn_cuda_matmul m;
 
     memset(out, 0, sizeof *out);
-    if (!tn_cuda_blas || !tn_cuda_epilogue_find(p, e) || !load(&out->gemm, p, e->y) || !as_library(out, &m) ||
+    if (!tn_cuda_blas || !(o == TN_MAX_OPERANDS ? tn_cuda_epilogue_find(p, e) : tn_cuda_epilogue_of(p, o, e)) || !load(&out->gemm, p, e->y) || !as_library(out, &m) ||
         out->swapped || m.batch != 1 || out->around.total != 1)
         return TN_DECLINED;
     m.epilogue = e->kind, m.beta = e->add ? 1.0f : 0.0f;

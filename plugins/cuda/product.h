@@ -39,8 +39,9 @@ extern "C" {
 tn_status tn_cuda_product_make(const struct tn_problem *p, struct tn_cuda_product *out);
 tn_status tn_cuda_product_run(const struct tn_cuda_product *k, const char *x, const char *w, char *y,
                               void *workspace, struct tn_queue *q);
-/* With a program that the library does in one: TN_DECLINED if it does not. */
-tn_status tn_cuda_product_fuse(const struct tn_problem *p, struct tn_cuda_product *out);
+/* With a program that the library does in one, or of which it does result o (TN_MAX_OPERANDS: all of it): TN_DECLINED if
+ * it does not. */
+tn_status tn_cuda_product_fuse(const struct tn_problem *p, uint32_t o, struct tn_cuda_product *out);
 tn_status tn_cuda_product_run_fused(const struct tn_cuda_product *k, const struct tn_launch *l);
 void tn_cuda_product_release(struct tn_cuda_product *k);
 #ifdef __cplusplus

@@ -9,6 +9,12 @@
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
 #endif
+#ifdef TN_EMU_TSAN                               /* this file is compiled without the sanitizer, kernels are with it */
+#include <sanitizer/tsan_interface.h>
+#define TSAN(x) x
+#else
+#define TSAN(x)
+#endif
 
 #define STACK (128u << 10)
 #define MAX_THREADS 1024u
@@ -18,7 +24,8 @@ enum state { RUNS, AT_BARRIER, IN_WARP, ENDED };
 struct fiber : emu_thread {
     void *stack;                                 /* stack pointer while it does not run */
     ucontext_t *context;                         /* the same where there is no switch of our own */
-    void *fake;                                  /* the sanitizer's */
+    void *fake;                                  /* the address sanitizer's */
+    void *tsan;                                  /* the thread sanitizer's */
     enum state state;
     int kind, line, predicate;
     uint32_t mask;
@@ -36,7 +43,8 @@ static struct {
     uint64_t value[32][32];                      /* what the lanes of a warp gave at their last meeting */
     uint32_t n, predicates;
     char *stacks;
-    void *stack, *fake;                          /* of the scheduler */
+    void *stack, *fake, *tsan;                   /* of the scheduler */
+    char launched, barrier, ended, meeting[32];  /* what the thread sanitizer is told of order by */
     ucontext_t context;
     const void *bottom;
     size_t size;
@@ -125,6 +133,7 @@ static void resume(struct fiber *f)
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(&run.fake, run.stacks + (size_t)f->linear * STACK, STACK);
 #endif
+    TSAN(__tsan_switch_to_fiber(f->tsan, __tsan_switch_to_fiber_no_sync));
     swap_in(f);
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(run.fake, NULL, NULL);
@@ -137,6 +146,7 @@ static void yield(struct fiber *f)
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(f->state == ENDED ? NULL : &f->fake, run.bottom, run.size);
 #endif
+    TSAN(__tsan_switch_to_fiber(run.tsan, __tsan_switch_to_fiber_no_sync));
     swap_out(f);
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(f->fake, &run.bottom, &run.size);
@@ -148,7 +158,9 @@ static void entry(void)
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(NULL, &run.bottom, &run.size);
 #endif
+    TSAN(__tsan_acquire(&run.launched));
     run.body(run.arg);
+    TSAN(__tsan_release(&run.ended));
     static_cast<struct fiber *>(emu_self)->state = ENDED;
     yield(static_cast<struct fiber *>(emu_self));
     abort();
@@ -160,7 +172,9 @@ int emu_barrier(int predicate, int line)
     struct fiber *f = static_cast<struct fiber *>(emu_self);
 
     f->predicate = predicate, f->line = line, f->state = AT_BARRIER;
+    TSAN(__tsan_release(&run.barrier));
     yield(f);
+    TSAN(__tsan_acquire(&run.barrier));
     return (int)run.predicates;
 }
 
@@ -171,7 +185,9 @@ const uint64_t *emu_meet(uint32_t mask, uint64_t value, int kind, int line)
     if (!(mask >> f->lane & 1))
         emu_die("line %d: mask %08x lacks the caller, lane %u", line, mask, f->lane);
     f->mask = mask, f->value = value, f->kind = kind, f->line = line, f->state = IN_WARP;
+    TSAN(if (kind == EMU_SYNCWARP) __tsan_release(&run.meeting[f->warp]));
     yield(f);
+    TSAN(if (kind == EMU_SYNCWARP) __tsan_acquire(&run.meeting[f->warp]));
     return run.value[f->warp];
 }
 
@@ -275,6 +291,7 @@ static void run_block(void)
     uint32_t order[32], warps = (run.n + 31) / 32, ended = 0;
 
     emu_block_epoch = ++emu_epoch;
+    TSAN(__tsan_release(&run.launched));
     for (uint32_t i = 0; i < warps; i++)
         order[i] = i;
     for (;;) {
@@ -284,8 +301,10 @@ static void run_block(void)
         ended = 0;
         for (uint32_t i = 0; i < run.n; i++)
             ended += run.fiber[i].state == ENDED;
-        if (ended == run.n)
+        if (ended == run.n) {
+            TSAN(__tsan_acquire(&run.ended));
             return;
+        }
         release_block();
         emu_self = NULL;
     }
@@ -300,6 +319,7 @@ static void make_block(dim3 grid, dim3 block, dim3 at)
         f->block = at, f->block_size = block, f->grid = grid;
         f->linear = i, f->lane = i % 32, f->warp = i / 32;
         f->state = RUNS, f->fake = NULL;
+        TSAN(if (!f->tsan) f->tsan = __tsan_create_fiber(0));
         make(f, run.stacks + (size_t)i * STACK, entry);
     }
 }
@@ -310,6 +330,7 @@ void emu_run(const char *name, dim3 grid, dim3 block, void (*body)(const void *a
     if (!run.n || run.n > MAX_THREADS || !grid.x || grid.x > 2147483647u || !grid.y || grid.y > 65535 ||
         !grid.z || grid.z > 65535)
         emu_die("launched with a grid of %u %u %u blocks of %u threads", grid.x, grid.y, grid.z, run.n);
+    TSAN(run.tsan = __tsan_get_current_fiber());
     if (!run.stacks)
         run.stacks = (char *)mmap(NULL, (size_t)MAX_THREADS * STACK, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -13,6 +13,9 @@
  *    disagree on mask or line, a shuffle that reads a lane outside of the mask;
  *  - vector accesses that are not aligned; launches outside of the limits.
  *
+ * Under the thread sanitizer (make cuda-tsan, a few small shapes) shared memory is plain, and the sanitizer, told of
+ * barriers, names both lines of a race; global memory within a block is watched too.
+ *
  * Not seen: races between blocks, or through global memory if the order drawn hides them; the memory model;
  * the rounding of the GPU's exp, tanh and the like. Global memory is the host's: guard pages and the
  * sanitizers watch it. */
@@ -245,7 +248,11 @@ public:
     };
     element operator[](int64_t i) { return element{*this, i}; }
 };
+#ifdef __SANITIZE_THREAD__                       /* sees the accesses itself, and names the line */
+#define TN_SHARED(type, name, n) static type name[n]
+#else
 #define TN_SHARED(type, name, n) static emu_shared<type, n> name(#name)
+#endif
 
 /* --- launches */
 #define TN_PARAM(type) const type &

@@ -1,18 +1,21 @@
 /* test_emu.c - the kernels of plugin cuda, emulated on the host, compared with ref by the list of conformance.
  *
  * The kernels are those files of plugins/cuda that nvcc compiles, compiled with emu.h. Each run of a case draws another
- * order of threads. The list runs twice: with the kernels alone, and with matrix products by a library (blas.c). What
+ * order of threads. The list runs three times: with the kernels alone, with matrix products by a library (blas.c), and,
+ * what has a program, with kernels made of the programs' source by the host's compiler (twin.c). What
  * would take long is left out, unless LARGE=1; V=1 says what was declined. Skipped if ref was not built. */
 #include <stdlib.h>
 #include <unistd.h>
 #include "blas.h"
 #include "conform.h"
+#include "twin.h"
 
-#define MOST_WORK 1700000                        /* turns of the innermost loop */
+#define MOST_WORK 1700000                        /* turns of the innermost loop; in the third walk fewer */
 #define MOST_ELEMENTS 500000                     /* of an operand */
 
 void tn_emu_seed(uint64_t seed);
 
+static int64_t most_work = MOST_WORK;
 static uint32_t left_out;
 
 #ifdef __SANITIZE_ADDRESS__                      /* leaks are looked for where the list of cases is not static */
@@ -43,12 +46,16 @@ static int64_t work(const struct tn_problem *p)
     return most;
 }
 
+static int programs_only;                        /* what has no program is declined */
+
 static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
 {
     static uint64_t seed = 1;
 
     tn_emu_seed(seed++);
-    if (work(p) > MOST_WORK && !getenv("LARGE")) {
+    if (programs_only && !p->program)
+        return TN_DECLINED;
+    if (work(p) > most_work && !getenv("LARGE")) {
         left_out++;
         return TN_DECLINED;
     }
@@ -75,6 +82,7 @@ static int run(const char *title, const char *const *ops, const struct tn_kernel
 int main(void)
 {
     static const char *const products[] = {"einsum", "head", "head_bwd", "head_train", NULL};
+    static const char *const programs[] = {"expr", "einsum", NULL};
     const struct tn_plugin *p = tn_bench_plugin("ref");
     const struct tn_kernels *oracle;
     int failed;
@@ -94,5 +102,12 @@ int main(void)
     tn_cuda_blas = &tn_test_blas;
     failed |= run("cuda, products by a library", products, oracle);
     printf("%llu results were the library's\n", (unsigned long long)tn_test_blas_elements);
-    return failed || !tn_test_blas_elements;
+    tn_cuda_blas = NULL, programs_only = 1, most_work = MOST_WORK / 3;
+    tn_test_twin_collect(prepare);
+    tn_cuda_compiler = &tn_test_twin;
+    if (!tn_test_twin_build())
+        return 1;
+    failed |= run("cuda, compiled programs", programs, oracle);
+    printf("%u programs, launched %u times\n", tn_test_twin_programs, tn_test_twin_launches);
+    return failed || !tn_test_blas_elements || !tn_test_twin_launches;
 }

@@ -11,6 +11,13 @@
     "t0 = tanh(0.7978845608028654*(b + 0.044715*b*b*b)); "                                                 \
     "a*(0.5*(1 + t0) + 0.5*b*(1 - t0*t0)*0.7978845608028654*(1 + 0.134145*b*b))"
 #define DGELU_ERF "a*(0.5*(1 + erf(0.7071067811865476*b)) + b*exp(-0.5*b*b)*0.3989422804014327)"
+/* with the gelu made again: as plans have it */
+#define DGELU_TANH_AND_GELU                                                                                \
+    "t0 = tanh(0.7978845608028654*(b + 0.044715*b*b*b)); "                                                 \
+    "r0 = a*(0.5*(1 + t0) + 0.5*b*(1 - t0*t0)*0.7978845608028654*(1 + 0.134145*b*b)); r1 = 0.5*b*(1 + t0)"
+#define DGELU_ERF_AND_GELU                                                                                 \
+    "t0 = erf(0.7071067811865476*b); "                                                                     \
+    "r0 = a*(0.5*(1 + t0) + b*exp(-0.5*b*b)*0.3989422804014327); r1 = 0.5*b*(1 + t0)"
 #define SILU "a/(1 + exp(-a))"
 #define ADAMW                                                                                              \
     "t0 = 0.9*c + 0.1*b; t1 = 0.95*d + 0.05*b*b; "                                                         \
@@ -88,6 +95,13 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b3 t7 c17 o5", "btc oc", "bto", NULL, GELU_TANH),
     C("einsum", "b3 t43 c130 o97", "bto oc btc", "btc", NULL, DGELU_TANH),
     C("einsum", "b3 t43 c130 o97", "bto oc btc", "btc", NULL, DGELU_ERF),
+    C("einsum", "b3 t9 c24 o16", "bto oc btc", "btc btc", NULL, DGELU_TANH_AND_GELU),
+    C("einsum", "b3 t9 c24 o16", "bto oc btc", "btc btc", NULL, DGELU_ERF_AND_GELU),
+    C("einsum", "b3 t9 c24 o16", "bto:h oc:h btc:h", "btc:h btc:h", NULL, DGELU_TANH_AND_GELU),
+    C("einsum", "b3 t9 c24 o16", "bto:f oc:f btc:f", "btc:f btc:f", NULL, DGELU_ERF_AND_GELU),
+    C("einsum", "b3 t9 c24 o16", "btc:h oc:h o", "bto:h bto:h", NULL, "t0 = a + b; r0 = " GELU_ERF_OF("t0") "; r1 = t0"),
+    C("einsum", "b3 t9 c24 o16", "btc oc o bt", "bto bto", NULL, "t0 = a + b; r0 = t0*c; r1 = t0", .accumulate = 1),
+    C("einsum", "b3 t9 c24 o16", "btc oc o", "bto bto", NULL, "t0 = a + b; r0 = t0; r1 = a*t0"),
     C("einsum", "b3 t7 c17 o5", "btc oc o", "bto", NULL, "max(a + b, 0)"),
     C("einsum", "b3 t7 c17 o5", "btc oc", "bto", NULL, "a*u0"),
     C("einsum", "b3 t7 c17 o5", "btc oc bt -", "bto", NULL, "a*b/(2 + c)"),
@@ -261,6 +275,22 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("expr", "c1003", "c c -", "c=a", NULL, "a - u0*b*c"),
     C("expr", "c70001", "c c -", "c=a", NULL, "a - u0*b*c"),
     C("expr", "b9 t3 c1100", "btc bt c", "btc", NULL, "a*b + c"),
+    /* the shipped optimizers with the clipping factor, and with fp16's loss scale; rows in multiples of eight */
+    C("expr", "c4096", "c c c> c> -", "c=a c=c c=d", NULL, "t0 = b*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "b8 c136", "bc bc bc> bc> -", "bc=a bc=c bc=d", NULL, "t0 = b*u4*e; " ADAMW_CORE("t0", "t1", "t2")),
+    C("expr", "c4096", "c c -", "c=a", NULL, "a - u0*(b*c + 0.01*a)"),
+    C("expr", "c4096", "c c c -", "c=a c=c", NULL, "t0 = b*d; t1 = 0.9*c + t0; r0 = a - u0*t1; r1 = t1"),
+    C("expr", "c4096", "c c c> -", "c=a c=c", NULL,
+      "t0 = b*d; t1 = c + t0*t0; r0 = a - u0*t0/(sqrt(t1) + 1e-10); r1 = t1"),
+    C("expr", "c4096", "c c c> c -", "c=a c=c c=d", NULL,
+      "t0 = b*u1*e; t1 = 0.99*c + 0.01*t0*t0; t2 = 0.9*d + t0/(sqrt(t1) + 1e-08); r0 = a - u0*t2; r1 = t1; r2 = t2"),
+    /* rows in multiples of eight, in two bytes: what is moved 16 bytes at a time */
+    C("expr", "b6 t4 c104", "btc:h btc:h c", "btc:h=a", NULL, "a*c + b"),
+    C("expr", "b6 t4 c104", "btc:f/tbc bt btc:f", "btc:f", NULL, "a*b + c", .accumulate = 1),
+    C("expr", "b6 c104", "bc:h bc", "bc:h bc", NULL, "r0 = " GELU_ERF_OF("a") "; r1 = a*b", .accumulate = 2),
+    C("expr", "b6 c104", "bc:h c:h", "bc:h bc:h", NULL, "t0 = a + b; r0 = t0; r1 = " GELU_ERF_OF("t0")),
+    C("expr", "b6 c104", "bc:f bc:f", "bc:f", NULL, DGELU_TANH),
+    C("expr", "b6 c104", "bc:h+ bc:h", "bc:h", NULL, DGELU_ERF),
     C("expr", "b3 c17", "bc:h bc:h", "bc:h", NULL, "a + b"),
     C("expr", "b3 c17", "bc:f", "bc", NULL, "a*a"),
     C("expr", "b2 t3", "-", "bt", NULL, "a + 1"),
