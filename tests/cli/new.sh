@@ -3,7 +3,7 @@
 # written, built by every compiler that is here without a warning, checked, tried, computes the golden cases, and is
 # installed and found.
 . "$(dirname "$0")/../support/lib.sh"
-RUN_SECONDS=${RUN_SECONDS:-300}
+RUN_SECONDS=${RUN_SECONDS:-600}
 unset MAKEFLAGS MFLAGS MAKELEVEL DESTDIR
 command -v pkg-config >/dev/null || skip "no pkg-config"
 [ -f "$top_builddir/config.status" ] || skip "$top_builddir is no build tree"

@@ -13,7 +13,8 @@
 # program just built, ~ is the folder itself, and pkg-config knows the headers of the tree.
 . "$(dirname "$0")/../support/lib.sh"
 RUN_SECONDS=${RUN_SECONDS:-300}
-pages="README.md docs/architecture.md docs/plugins.md docs/graph.md docs/decisions.md docs/failures.md docs/ops.md"
+unset MAKEFLAGS MFLAGS MAKELEVEL
+pages="README.md docs/architecture.md docs/plugins.md docs/graph.md docs/decisions.md docs/failures.md docs/ops.md docs/abi.md"
 command -v pkg-config >/dev/null || skip "no pkg-config"
 
 mkdir bin pc blocks
