@@ -9,6 +9,9 @@
 #ifndef TENON_PASS_H
 #define TENON_PASS_H
 #include <tenon/abi.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 struct tn_graph;
 struct tn_node;
@@ -242,12 +245,18 @@ TN_CALL void tn_convert_output(struct tn_graph *g, struct tn_value *v, const cha
     tn_replace(v, tn_convert(v, axis, to));
 }
 
-/* tn_add(g, "lse_open", TN_IN(l, m)), tn_add(g, "sum", TN_IN(x), TN_NAMES("out", "batch", "seq")) */
-#define TN_IN(...) (struct tn_value *const[]){__VA_ARGS__}, sizeof((struct tn_value *const[]){__VA_ARGS__}) / sizeof(void *)
+/* tn_add(g, "lse_open", TN_IN(l, m)), tn_add(g, "sum", TN_IN(x), TN_NAMES("out", "batch", "seq")). The lists live as long
+ * as the call that they are written in; in C also as long as the block. */
+#ifdef __cplusplus
+#define TN_LIST(type, ...) std::initializer_list<type>{__VA_ARGS__}.begin()
+#else
+#define TN_LIST(type, ...) (type const[]){__VA_ARGS__}
+#endif
+#define TN_IN(...) TN_LIST(struct tn_value *, __VA_ARGS__), sizeof((struct tn_value *const[]){__VA_ARGS__}) / sizeof(void *)
 #define TN_INT(k, v) {k, TN_ATTR_INT, 1, {.i = (v)}}
 #define TN_TEXT(k, v) {k, TN_ATTR_TEXT, 1, {.s = (v)}}
-#define TN_NAMES(k, ...) {k, TN_ATTR_NAMES, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), {.names = (const char *const[]){__VA_ARGS__}}}
-#define TN_WITH(...) (const struct tn_attr[]){__VA_ARGS__}, sizeof((const struct tn_attr[]){__VA_ARGS__}) / sizeof(struct tn_attr)
+#define TN_NAMES(k, ...) {k, TN_ATTR_NAMES, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), {.names = TN_LIST(const char *, __VA_ARGS__)}}
+#define TN_WITH(...) TN_LIST(struct tn_attr, __VA_ARGS__), sizeof((const struct tn_attr[]){__VA_ARGS__}) / sizeof(struct tn_attr)
 #define TN_NONE NULL, 0
 TN_CALL struct tn_value *tn_add(struct tn_graph *g, const char *op, struct tn_value *const *in, size_t nin,
                                 const struct tn_attr *attr, size_t nattr)
@@ -262,7 +271,7 @@ TN_CALL struct tn_value *tn_expr(struct tn_graph *g, const char *text, struct tn
 }
 
 /* Is it one of these words? */
-#define tn_is(text, ...) tn_is_(text, (const char *const[]){__VA_ARGS__, NULL})
+#define tn_is(text, ...) tn_is_(text, TN_LIST(const char *, __VA_ARGS__, NULL))
 TN_CALL int tn_is_(const char *s, const char *const *w)
 {
     for (; *w; w++)
