@@ -5,6 +5,7 @@
 . "$top_srcdir/tests/support/ranks.sh"
 . "$top_srcdir/tests/abi/kept-runs.sh"
 . "$top_srcdir/tests/abi/host-lib.sh"
+! sanitized || skip "plugins with a sanitizer load in no other program"
 export HOME=$tmp
 this=${CC:-cc}
 if $this --version 2>/dev/null | grep -q clang; then other=gcc others="g++ clang++"; else other=clang others="g++ clang++"; fi

@@ -1,5 +1,11 @@
 # host-lib.sh - for shell tests, after lib.sh: the program built again, by another compiler or from changed sources.
 
+# Is the program built with a sanitizer? Its plugins then load in no other program.
+sanitized()
+{
+    grep -aqE '__(asan|tsan)_init|__ubsan_handle' "$TENON"
+}
+
 # host_sources FOLDER: copies of all sources of the core and the program, as the build lists them.
 host_sources()
 {

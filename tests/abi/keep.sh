@@ -1,9 +1,10 @@
 #!/bin/bash
 # keep.sh - makes the plugins that are kept of the level of the public headers: tests/abi/keep.sh [LEVEL-FOLDER]
 #
-# Into tests/abi/kept/level-N go the headers, the sources and what was built of them: at least one plugin of each kind,
+# Into tests/abi/kept/level-N go the headers, their sizes and offsets, the sources and what was built of them: at least one plugin of each kind,
 # x86-64, stripped. tests/abi/kept.sh runs the binaries with every later build. While level N is a candidate this is run
-# again whenever the headers change; once N is released its folder is never touched again, and N + 1 gets its own.
+# again whenever the headers change; once N is released, an empty file RELEASED in its folder says that it is never touched
+# again, and N + 1 gets its own.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd)
 level=$(sed -n 's/^#define TN_ABI \([0-9]*\).*/\1/p' "$top/libcore/include/tenon/abi.h")
@@ -14,7 +15,8 @@ to=${1:-$top/tests/abi/kept/level-$level}
 rm -rf "$to"
 mkdir -p "$to/headers/tenon"
 cp "$top"/libcore/include/tenon/*.h "$to/headers/tenon/"
-cp "$top/plugins/plugin.map" "$to/"
+rm -f "$to"/headers/tenon/kit_*.h                # help for authors, not the border
+cp "$top/plugins/plugin.map" "$top/tests/abi/offsets.c" "$to/"
 
 # keep NAME FILE...: the plugin of these sources
 keep()
@@ -37,7 +39,7 @@ for name in sgd adamw ddp shard tp cp pp env; do
     keep $name "${files[@]}"
 done
 keep toykernels tests/abi/outside/toykernels.c
-keep isle tests/isle/{kernel,nest,queue,sea,table}.c tests/isle/isle.h
+keep isle tests/isle/{attention,kernel,nest,queue,sea,table}.c tests/isle/isle.h
 keep post tests/abi/keep/post.c
 {
     echo "level $level, built by ${CC:-cc}: $(${CC:-cc} --version | head -n 1)"

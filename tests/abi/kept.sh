@@ -1,7 +1,7 @@
 #!/bin/bash
 # kept.sh - binaries of the released levels (tests/abi/kept) load in this build and give the numbers that they gave: golden
 # cases alone and over every strategy, with all that is theirs - device, kernels, optimizer, strategies, communicator,
-# bootstrap. And their headers are the beginning of ours.
+# bootstrap. And their structs are the beginning of ours.
 . "$(dirname "$0")/../support/lib.sh"
 . "$top_srcdir/tests/support/ranks.sh"
 . "$top_srcdir/tests/abi/kept-runs.sh"
@@ -17,6 +17,12 @@ for level in "$top_srcdir"/tests/abi/kept/level-*; do
     chmod -R go-w "here-${level##*/}"
     (cd "here-${level##*/}" && sed 1d MADE | sha256sum -c --quiet -) || fail "MADE does not fit its files"
     kept_runs "here-${level##*/}" "$TENON"
+    case_ "${level##*/}: structs have grown at their ends alone"
+    sed -e '/^#define SIZE/s/ == / >= /' -e 's/^#define FROZEN.*/#define FROZEN(STRUCT, BYTES) _Static_assert(sizeof(struct STRUCT) == (BYTES), "size of " #STRUCT)/' \
+        "$level/offsets.c" >offsets.c
+    expect [ "$(grep -c ' >= ' offsets.c)" = 1 ]
+    run ${CC:-cc} -std=c11 -fsyntax-only -Wall -Werror -I"$top_srcdir/libcore/include" offsets.c
+    expect_rc 0
     case_ "${level##*/}: the sources say the same with today's headers"
     for name in "$level"/sources/*; do
         run ${CC:-cc} -std=c11 -D_GNU_SOURCE -O1 -Wall -Wextra -Werror -fPIC -shared -fvisibility=hidden -I"$top_srcdir/libcore/include" \

@@ -8,6 +8,7 @@
 . "$top_srcdir/tests/support/runs.sh"
 . "$top_srcdir/tests/abi/kept-runs.sh"
 . "$top_srcdir/tests/abi/host-lib.sh"
+! sanitized || skip "plugins with a sanitizer load in no other program"
 [ "$(uname -m)" = x86_64 ] || skip "the kept plugins are for x86-64"
 kept=$(ls -d "$top_srcdir"/tests/abi/kept/level-* 2>/dev/null | head -n 1)
 [ -n "$kept" ] || skip "no level is kept yet: tests/abi/keep.sh"

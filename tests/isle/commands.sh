@@ -3,8 +3,8 @@
 . "$(dirname "$0")/../support/lib.sh"
 . "$top_srcdir/tests/support/ranks.sh"
 . "$top_srcdir/tests/support/runs.sh"
-isle=$top_builddir/tests/isle
-[ -e "$isle/isle.so" ] || skip "make check builds $isle/isle.so"
+isle=$top_builddir/tests/isle/isle.so
+[ -e "$isle" ] || skip "make check builds $isle"
 on="plugins.path=$isle backend.device=isle"
 make_tiny
 

@@ -7,7 +7,7 @@ golden=$top_srcdir/tests/golden
 compare=$top_builddir/tests/golden/compare
 isle=$top_builddir/tests/isle
 [ -e "$isle/isle.so" ] || skip "make check builds $isle/isle.so"
-on="plugins.path=$isle backend.device=isle backend.threads=1"
+on="plugins.path=$isle/isle.so backend.device=isle backend.threads=1"
 
 # passes N CASE ARGUMENT...
 passes()
@@ -64,3 +64,11 @@ ranks 2 "$TENON" step --case "$golden/nobias.safetensors" --out ring.safetensors
 expect_rc 2
 expect_err 'parallel\.cp: a ring needs kernels for attention and attn_bwd.*parallel\.ring = no'
 expect_no_file ring.safetensors
+
+# The same device with kernels for attention: parts of a ring are computed while the next keys travel.
+on="plugins.path=$isle/reef.so backend.device=reef backend.threads=1"
+passes 1 bias
+passes 2 nobias parallel.cp=2
+passes 3 odd parallel.cp=3
+passes 4 nobias parallel.pp=2 parallel.cp=2 train.micro_batch=1
+passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2

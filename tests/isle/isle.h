@@ -4,11 +4,19 @@
  * reserved and have no memory behind them: who reads one on the host faults. The memory lies elsewhere in the
  * process, at a fixed distance that only this plugin knows (sea.c). What is put on a queue is run later by a
  * thread of the queue's own, and as late as it may: when somebody waits for it (queue.c). Its kernels are the base
- * operations alone, in fp32 (kernel.c, nest.c, table.c); the core takes the others apart. */
+ * operations alone, in fp32 (kernel.c, nest.c, table.c); the core takes the others apart.
+ *
+ * With -DREEF the same sources make reef, which has attention too (attention.c): what a ring needs. */
 #ifndef ISLE_H
 #define ISLE_H
 #include <tenon/device.h>
 #include <tenon/kernels.h>
+
+#ifdef REEF
+#define ISLE "reef"
+#else
+#define ISLE "isle"
+#endif
 
 /* sea.c: the address space; one for the process. bytes below are those of the whole space. */
 #define ISLE_BYTES (UINT64_C(1) << 34)
@@ -45,5 +53,6 @@ struct isle_call {                               /* addresses here, not the devi
 /* One prepare for each family. On success the kernel is owned by the caller; workspace in bytes, else 0. */
 tn_status isle_nest(const struct tn_problem *p, struct isle_kernel **out, uint64_t *workspace);
 tn_status isle_dropout(const struct tn_problem *p, struct isle_kernel **out, uint64_t *workspace);
+tn_status isle_attention(const struct tn_problem *p, struct isle_kernel **out, uint64_t *workspace);
 tn_status isle_table(const struct tn_problem *p, struct isle_kernel **out, uint64_t *workspace);
 #endif

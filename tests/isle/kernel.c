@@ -6,7 +6,11 @@
 #include "isle.h"
 
 static const char *const ops[] = {"einsum", "sum", "sumsq", "rowmax", "expand", "expr", "copy", "accum", "dropout",
-                                  "embed", "embed_bwd", "pick", "pick_bwd", NULL};
+                                  "embed", "embed_bwd", "pick", "pick_bwd",
+#ifdef REEF
+                                  "attention", "attn_bwd",
+#endif
+                                  NULL};
 
 struct launching {
     struct isle_job job;
@@ -72,6 +76,8 @@ static tn_status prepare(const struct tn_problem *p, struct tn_kernel *out)
         return TN_DECLINED;
     if (!strcmp(p->op, "dropout"))
         s = isle_dropout(p, &k, &out->workspace);
+    else if (!strncmp(p->op, "att", 3))
+        s = isle_attention(p, &k, &out->workspace);
     else if (!strncmp(p->op, "embed", 5) || !strncmp(p->op, "pick", 4))
         s = isle_table(p, &k, &out->workspace);
     else
@@ -92,10 +98,10 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
 
 static const struct tn_kernels kernels = {
     .struct_size = sizeof kernels,
-    .device = "isle",
+    .device = ISLE,
     .ops = ops,
     .probe = probe,
     .prepare = prepare,
 };
 
-TN_PLUGIN2("isle", "1.0", "a device with memory of its own, for tests", TN_DEVICE_ID, &isle_device, TN_KERNELS_ID, &kernels);
+TN_PLUGIN2(ISLE, "1.0", "a device with memory of its own, for tests", TN_DEVICE_ID, &isle_device, TN_KERNELS_ID, &kernels);

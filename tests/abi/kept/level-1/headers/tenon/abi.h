@@ -37,17 +37,18 @@
 typedef int32_t tn_status;
 #define TN_OK            0
 #define TN_DECLINED      1           /* "not mine": no error, nothing recorded */
-#define TN_ERR          (-1)
-#define TN_ERR_SHAPE    (-2)
-#define TN_ERR_LAYOUT   (-3)
-#define TN_ERR_MEMORY   (-4)
-#define TN_ERR_TIMEOUT  (-5)
+#define TN_ERR          (-1)             /* anything that has no code of its own */
+#define TN_ERR_SHAPE    (-2)             /* sizes, counts or dtypes do not fit each other */
+#define TN_ERR_LAYOUT   (-3)             /* layouts do not */
+#define TN_ERR_MEMORY   (-4)             /* of the host or of a device */
+#define TN_ERR_TIMEOUT  (-5)             /* a wait has reached its limit */
 #define TN_ERR_CONFIG   (-6)             /* the user's words: configuration or command line */
 #define TN_ERR_INPUT    (-7)             /* the user's files: data, weights, checkpoints, plugins */
 #define TN_ERR_IO       (-8)             /* the system: disk, memory map, permission */
 #define TN_ERR_NUMBER   (-9)             /* a value that is not finite */
 
-/* dtypes */
+/* dtypes: IEEE 754 binary32; the upper half of one; binary16; signed 32 bits; binary64; signed 64 bits; unsigned 8.
+ * In memory as the machine has them. */
 #define TN_F32 1u
 #define TN_BF16 2u
 #define TN_F16 3u
@@ -62,6 +63,7 @@ struct tn_interface {
     const void *table;
 };
 
+/* What the entry returns. Static. */
 struct tn_plugin {
     uint32_t struct_size;
     uint32_t reserved0;
@@ -79,7 +81,7 @@ struct tn_option {
 
 /* An attribute. Array element: frozen at 24 bytes; grows by type codes. */
 struct tn_attr {
-    const char *key;
+    const char *key;                             /* as docs/ops.md names it */
     uint32_t type;                               /* TN_ATTR_* */
     uint32_t count;                              /* entries of names */
     union { int64_t i; double f; const char *s; const char *const *names; } as;
@@ -94,17 +96,22 @@ struct tn_graph_api;
 struct tn_host {
     uint32_t struct_size;
     uint32_t abi;                                /* level of the host */
-    void (*error)(tn_status code, const char *text, const char *file, int32_t line); /* per thread */
-    void (*log)(uint32_t level, const char *text);                       /* 0 error, 1 warning, 2 info, 3 debug */
-    const void *(*interface)(const char *id);    /* a host ability by id, NULL if this host has none */
+    /* Keeps one sentence, the last one of this thread, for whoever gets the negative status: called by tn_error. text is
+     * UTF-8 without a newline, copied; file and line say where in the plugin. */
+    void (*error)(tn_status code, const char *text, const char *file, int32_t line);
+    /* A line for the user: level 0 error, 1 warning, 2 info, 3 debug; copied. Not from launch, where time counts. */
+    void (*log)(uint32_t level, const char *text);
+    /* An ability of the host by its id (TN_STORE_ID), NULL if this host has none or it is not there yet. Static. */
+    const void *(*interface)(const char *id);
     /* The process has one set of threads, the host's. parallel cuts 0..n into ranges of at least grain and
-     * returns when all are done; team runs body once on every thread at the same time, so that barrier may be
-     * called inside. Called from inside a body, both run it on the calling thread alone. How n is cut depends
-     * on the number of threads: a sum whose bits must not, fixes its own blocks. Executor's thread. */
+     * returns when all are done. Called from inside a body, it runs it on the calling thread alone. How n is cut
+     * depends on the number of threads: a sum whose bits must not, fixes its own blocks. Executor's thread. */
     void (*parallel)(int64_t n, int64_t grain, void (*body)(void *arg, int64_t lo, int64_t hi), void *arg);
+    /* Runs body once on every thread at the same time, so that barrier may be called inside, and returns when all are
+     * done. From inside a body: on the calling thread alone, as thread 0 of 1. Executor's thread. */
     void (*team)(void (*body)(void *arg, uint32_t thread, uint32_t threads), void *arg);
-    void (*barrier)(void);
-    uint32_t (*threads)(void);
+    void (*barrier)(void);                       /* all threads of the team come here before one goes on; in a body only */
+    uint32_t (*threads)(void);                   /* how many team will have; the same in the whole run */
     const struct tn_graph_api *graph;            /* NULL outside of graph building */
 };
 
@@ -138,16 +145,17 @@ static tn_status tn_error_at(const char *file, int32_t line, tn_status code, con
 
 /* The note. Every field is 4-aligned: an 8-aligned one would put padding in front of desc. Frozen. */
 struct tn_note {
-    uint32_t note_size;
+    uint32_t note_size;                          /* sizeof(struct tn_note) */
     uint32_t abi_min, abi_max;                   /* levels of hosts that it runs on */
     uint32_t cpu;                                /* needed CPU level: 0 any, 2..4 = x86-64-v2..v4 */
-    char name[32], version[16];
+    char name[32], version[16];                  /* of the plugin; UTF-8, 0 behind */
     char provides[128];                          /* interface ids, separated by spaces */
 };
+/* The note as it lies in the section .note.tenon. */
 struct tn_note_record {
-    uint32_t namesz, descsz, type;
-    char owner[8];
-    struct tn_note desc;
+    uint32_t namesz, descsz, type;               /* as ELF has them: 6, sizeof desc, TN_NOTE_TYPE */
+    char owner[8];                               /* "Tenon" */
+    struct tn_note desc;                         /* what it says */
 };
 #define TN_NOTE_TYPE 0x7e01u
 #ifndef TN_CPU

@@ -33,8 +33,8 @@ struct tn_request;
 
 struct tn_transfer {                             /* array element: frozen */
     uint32_t op, dtype, reduce, peer;            /* peer: within the group */
-    const void *from;
-    void *to;
+    const void *from;                            /* what this rank gives; not read where it gives nothing */
+    void *to;                                    /* room for what it gets; it does not overlap from, but as said above */
     uint64_t count;                              /* elements, where all ranks have the same */
     const uint64_t *counts, *counts_in;          /* per rank of the group */
     uint64_t sequence;                           /* of this group; the same on all ranks; 0: not numbered */
@@ -47,6 +47,7 @@ struct tn_comm_api {
     /* Kinds of device whose memory it takes; ends with NULL. "cpu" is the host's memory, which every communicator
      * takes. Others need a stream in start, and wait_on; the host stages through its own memory what is left. */
     const char *const *devices;
+    /* Can it be had here? No side effects, any thread, before everything. score 0: no, and why says it. */
     tn_status (*probe)(uint32_t *score, char *why, uint64_t why_size);
     /* The world, called by all ranks, in the main thread, after the device was opened there. Returns within the seconds, which stay the limit of
      * group and close. The caller owns the result and closes it after all its groups; NULL after an error. */

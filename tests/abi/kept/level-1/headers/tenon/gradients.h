@@ -16,14 +16,15 @@
     {"bucket", "25", "MiB of gradients that are reduced together", 0, 65536}, \
     {"sync_every", "no", "whether gradients are reduced in every micro-batch, not in the last alone", 0, 1}
 
+/* What is joined until it is reduced. */
 struct tn_bucket {
-    const char *axis;
-    tn_layout to;
-    int every;
+    const char *axis;                            /* borrowed */
+    tn_layout to;                                /* what its members become */
+    int every;                                   /* in every micro-batch, not in the last alone */
     struct tn_value *w[TN_BUCKET], *d[TN_BUCKET];            /* parameters; what is reduced */
     struct tn_node *waiting[TN_BUCKET];                      /* every: accumulators of the bucket before */
     uint32_t n, n_waiting;
-    double bytes;
+    double bytes;                                /* of the members together */
 };
 
 /* Accumulators go where the cursor is: what they read was started long before. */
@@ -34,6 +35,7 @@ TN_CALL void tn_bucket_add_up(struct tn_bucket *b)
     b->n_waiting = 0;
 }
 
+/* One collective for all members, behind a node; the bucket is empty then. */
 TN_CALL void tn_bucket_reduce(struct tn_graph *g, struct tn_bucket *b, struct tn_node *behind)
 {
     struct tn_value *now[TN_BUCKET];

@@ -24,7 +24,7 @@ struct tn_queue;
 
 /* One input or output as this rank holds it. Array element: frozen. */
 struct tn_operand {
-    uint32_t dtype, rank;
+    uint32_t dtype, rank;                        /* TN_F32, ...; how many dims, 0 to TN_MAX_RANK */
     const int64_t *size;                         /* local sizes */
     const int64_t *stride;                       /* elements */
     const int64_t *whole;                        /* global sizes */
@@ -34,12 +34,13 @@ struct tn_operand {
     const char *const *dim;                      /* names, interned by the host */
 };
 
-/* One loop: stride in every operand, inputs first, 0 where it lacks the dim. Array element: frozen. */
+/* One loop: size, and stride in elements in every operand, inputs first, 0 where it lacks the dim. Array element: frozen. */
 struct tn_loop {
     int64_t size, stride[TN_MAX_OPERANDS];
 };
 
-/* Element-wise program in SSA: register k is the result of instruction k. Array element: frozen at 8 bytes. */
+/* Element-wise program in SSA: register k is the result of instruction k: op is one
+ * of TN_E_*, a, b and c are registers before k or what the op says. Array element: frozen at 8 bytes. */
 struct tn_instr {
     uint16_t op, a, b, c;
 };
@@ -63,10 +64,10 @@ struct tn_instr {
 #define TN_E_SELECT 17 /* a != 0 ? b : c */
 struct tn_program {
     uint32_t struct_size;
-    uint32_t n_instr, n_constant, n_uniform, n_result;
+    uint32_t n_instr, n_constant, n_uniform, n_result;       /* entries of the arrays, and of launch->uniform */
     uint32_t reserved0;
-    const struct tn_instr *instr;
-    const double *constant;
+    const struct tn_instr *instr;                /* [n_instr] */
+    const double *constant;                      /* [n_constant] */
     const uint16_t *result;                      /* register of each output */
     const char *text;                            /* canonical: infix; inputs a, b, ..., constants as numbers,
                                                     uniforms u0, u1, ...; what is used twice is "t0 = ...; "
@@ -76,13 +77,13 @@ struct tn_program {
 /* Borrowed for the call of prepare, everything behind it too. */
 struct tn_problem {
     uint32_t struct_size;
-    uint32_t n_in, n_out, n_attr;
+    uint32_t n_in, n_out, n_attr;                /* entries of in, out and attr */
     uint32_t n_loop, n_reduced;                  /* the last n_reduced loops are reduced over */
     uint32_t accumulate;                         /* bit i: output i is added to, not overwritten */
     uint32_t reserved0;
-    const char *op;
-    const struct tn_operand *in, *out;
-    const struct tn_attr *attr;
+    const char *op;                              /* as docs/ops.md names it */
+    const struct tn_operand *in, *out;           /* in the order of docs/ops.md */
+    const struct tn_attr *attr;                  /* see tn_problem_attr */
     const struct tn_loop *loop;                  /* outer to inner, output's dims first; NULL where the op has
                                                     its own shape */
     const struct tn_program *program;            /* expr; einsum with an epilogue: input 0 of the program is
@@ -98,7 +99,7 @@ struct tn_launch {
     const void *uniform;                         /* in device memory. expr: float[n_uniform]; dropout and
                                                     attention with dropout: uint32_t {seed low, seed high,
                                                     step low, step high} */
-    struct tn_queue *queue;
+    struct tn_queue *queue;                      /* of the device whose kind tn_kernels names */
 };
 
 /* The host owns the struct, the plugin owns state. */
@@ -126,6 +127,7 @@ struct tn_kernels {
 };
 
 /* --- small helpers for authors */
+/* The attribute of this key; NULL without one. Borrowed, like the problem. */
 __attribute__((unused)) static inline const struct tn_attr *tn_problem_attr(const struct tn_problem *p, const char *key)
 {
     for (uint32_t i = 0; i < p->n_attr; i++)
@@ -133,12 +135,14 @@ __attribute__((unused)) static inline const struct tn_attr *tn_problem_attr(cons
             return &p->attr[i];
     return NULL;
 }
+/* Its number; `otherwise` where there is none of this key or it is no number. */
 __attribute__((unused)) static inline double tn_problem_float(const struct tn_problem *p, const char *key, double otherwise)
 {
     const struct tn_attr *a = tn_problem_attr(p, key);
 
     return !a ? otherwise : a->type == TN_ATTR_FLOAT ? a->as.f : a->type == TN_ATTR_INT ? (double)a->as.i : otherwise;
 }
+/* The same of whole numbers: a fraction is not one. */
 __attribute__((unused)) static inline int64_t tn_problem_int(const struct tn_problem *p, const char *key, int64_t otherwise)
 {
     const struct tn_attr *a = tn_problem_attr(p, key);
@@ -157,6 +161,7 @@ __attribute__((unused)) static inline int tn_contiguous(const struct tn_operand 
     }
     return 1;
 }
+/* Elements that this rank holds: the product of the sizes, 1 without dims. */
 __attribute__((unused)) static inline int64_t tn_count(const struct tn_operand *o)
 {
     int64_t n = 1;

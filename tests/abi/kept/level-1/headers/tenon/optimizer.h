@@ -13,8 +13,8 @@ struct tn_graph;
 struct tn_value;
 
 struct tn_slot {                                 /* like the parameter, 0 at start. Array element: frozen */
-    const char *name;
-    uint32_t dtype, reserved0;
+    const char *name;                            /* in the update, and in checkpoints */
+    uint32_t dtype, reserved0;                   /* TN_F32, or another floating type to hold it in */
 };
 
 #define TN_OPTIMIZER_ID "tenon.optimizer/1"
@@ -27,7 +27,8 @@ struct tn_optimizer {
     /* Options decide: value[i] is that of options[i]. Static texts; a momentum of 0 then needs no slot. May be
      * NULL. Main thread, before the graph is finished. */
     void (*choose)(const double *value, const struct tn_slot **slots, const char **update);
-    /* Makes the nodes itself, for what is not element-wise; NULL otherwise. slot: one value per slot. */
+    /* Makes the nodes itself, with the functions of pass.h, for what is not element-wise; NULL otherwise. slot: one value
+     * per slot. Main thread, once for each parameter; errors stick to g; all is borrowed for the call. */
     void (*build)(struct tn_graph *g, struct tn_value *w, struct tn_value *grad, struct tn_value *const *slot);
 };
 #endif

@@ -9,6 +9,9 @@
 #ifndef TENON_PASS_H
 #define TENON_PASS_H
 #include <tenon/abi.h>
+#ifdef __cplusplus
+#include <initializer_list>
+#endif
 
 struct tn_graph;
 struct tn_node;
@@ -33,6 +36,9 @@ struct tn_pass {
     uint32_t struct_size;
     uint32_t reserved0;
     const struct tn_option *options;             /* keys under parallel.; ends with {0}; may be NULL */
+    /* All four: main thread, once for each graph, in this order but for schedule, which is the last; g and axis (the
+     * mesh axis that the pass is for, "" for an extra pass) are borrowed for the call. Nothing is kept from one
+     * call to the next: two ranks must build the same graph. What is wrong is said by tn_fail or sticks to g. */
     void (*forward)(struct tn_graph *g, const char *axis);    /* before autodiff: cut, convert, place */
     void (*train)(struct tn_graph *g, const char *axis);      /* after autodiff: gradients; may be NULL */
     void (*schedule)(struct tn_graph *g, const char *axis);   /* order of micro-batches; may be NULL */
@@ -41,7 +47,7 @@ struct tn_pass {
     void (*lower)(struct tn_graph *g, const char *axis);
 };
 
-/* The host's table. Append-only. Call it through the wrappers below. */
+/* The host's table. Append-only. Call it through the wrappers below, which say what each member does. */
 struct tn_graph_api {
     uint32_t struct_size;
     uint32_t reserved0;
@@ -108,29 +114,48 @@ struct tn_graph_api {
 
 /* walking: program order; what the body adds is not visited, what it removes is skipped. Positions (0, 1, 2, …, of one
  * dim) are among the inputs. */
+/* Every node of the graph, whatever its phase. */
 #define tn_each_node(g, n) \
     for (struct tn_node *n = NULL, *n##_newest = TN_G->newest(g); (n = TN_G->next_node(g, n, n##_newest));)
+/* Every node that takes v as an input, once. What the body makes a user and stands behind is visited too. */
 #define tn_each_user(v, n) \
     for (struct tn_node *n = NULL; (n = TN_G->next_user(v, n));)
+/* The inputs of a node, in their order; one that is taken twice comes twice. The body changes none of them. */
 #define tn_each_operand(n, v) \
     for (struct tn_value *v = NULL, *const *v##_at = TN_G->operands(n); (v = *v##_at); v##_at++)
+/* Parameters, copies of tied ones among them, in the order in which the model made them. */
 #define tn_each_param(g, p) for (struct tn_value *p = NULL; (p = TN_G->next_param(g, p));)
 /* Parameters in the order in which the backward completes their gradients; that of the beginning. */
 #define tn_each_gradient(g, p) \
     for (struct tn_value *p = NULL, *const *p##_at = TN_G->gradients(g); (p = *p##_at); p##_at++)
+/* What comes from the data, then positions. */
 #define tn_each_input(g, v) for (struct tn_value *v = NULL; (v = TN_G->next_input(g, v));)
 
+/* Which operation, as docs/ops.md names it; "" for NULL. Interned. */
 TN_CALL const char *tn_op(const struct tn_node *n) { return TN_G->op(n); }
+/* What it is for: "attn_qkv", "mlp_out", "lm_head"; "" where it has no role. Interned. */
 TN_CALL const char *tn_role(const struct tn_node *n) { return TN_G->role(n); }
+/* Which part of the model: "embed", "block0", "head"; "" for NULL. Interned. */
 TN_CALL const char *tn_unit(const struct tn_node *n) { return TN_G->unit(n); }
+/* TN_PROLOGUE to TN_AFTER; 0 for NULL. */
 TN_CALL uint32_t tn_phase(const struct tn_node *n) { return TN_G->phase(n); }
+/* Operand i, from 0. An i that the node does not have is an error. */
 TN_CALL struct tn_value *tn_input(const struct tn_node *n, uint32_t i) { return TN_G->input(n, i); }
+/* Result i, from 0. An i that the node does not have is an error. */
 TN_CALL struct tn_value *tn_output(const struct tn_node *n, uint32_t i) { return TN_G->output(n, i); }
+/* The node whose result v is; NULL for a source (parameter, input, state). */
 TN_CALL struct tn_node *tn_producer(const struct tn_value *v) { return TN_G->producer(v); }
+/* Is v a parameter of the model, or a copy of one? */
 TN_CALL int tn_is_param(const struct tn_value *v) { return (int)TN_G->is_param(v); }
+/* The gradient of a parameter as it stands now, summed over the micro-batches, fp32; NULL before autodiff. Of another
+ * value it is an error. */
 TN_CALL struct tn_value *tn_grad(const struct tn_value *p) { return TN_G->grad(p); }
+/* v, of the same shape, is the gradient of p from now on: what the norm, the clipping and the optimizer read. */
 TN_CALL void tn_set_grad(struct tn_value *p, struct tn_value *v) { TN_G->set_grad(p, v); }
+/* Ranks along an axis of the mesh; 1 where it is not cut. */
 TN_CALL int64_t tn_axis_size(struct tn_graph *g, const char *axis) { return TN_G->axis_size(g, axis); }
+/* The number that the user gave to an option of this pass, or its preset; yes is 1, no is 0. A key that is not among its
+ * options is an error. */
 TN_CALL double tn_option(struct tn_graph *g, const char *key) { return TN_G->option(g, key); }
 
 /* The words of an option that is text or a choice; "" while it is unset. */
@@ -154,37 +179,46 @@ static void tn_fail(struct tn_graph *g, tn_status code, const char *fmt, ...)
     (TN_G->fail)(g, code, text);
 }
 
-/* global size of a named dim, 0 if v has none of that name */
+/* Global size of a named dim in elements, whatever the cut; 0 if v has none of that name. */
 TN_CALL int64_t tn_dim(const struct tn_value *v, const char *dim) { return TN_G->dim(v, dim); }
+/* Layout of v on one axis as it follows now; 0 for NULL. */
 TN_CALL tn_layout tn_layout_of(const struct tn_value *v, const char *axis) { return TN_G->layout(v, axis); }
+/* Cut on a dim, parts in the order of ranks; sizes that do not divide give the first ranks one element more. */
 TN_CALL tn_layout tn_shard(struct tn_graph *g, const char *dim) { return TN_G->shard(g, dim, "", 0); }
 
-/* held by one stage of a pipeline; a conversion between two is a move, and a node runs where its inputs are */
+/* Held by one stage of a pipeline, from 0; a conversion between two is a move, and a node runs where its inputs are */
 TN_CALL tn_layout tn_on(struct tn_graph *g, uint32_t stage) { return TN_G->on(g, stage); }
 
+/* Does the unit of n begin with kind: "block"? */
 TN_CALL int tn_is_unit(const struct tn_node *n, const char *kind)
 {
     return !strncmp(TN_G->unit(n), kind, strlen(kind));
 }
 
-/* block 3 of 12: index 3, count 12; a unit of which there is one: 0 of 1 */
+/* Block 3 of 12: index 3, *count 12; a unit of which there is one: 0 of 1. */
 TN_CALL uint32_t tn_unit_index(const struct tn_node *n, uint32_t *count) { return TN_G->unit_index(n, count); }
 
-/* The copy of a tied parameter that lives elsewhere on axis, made when first asked for; tn_primary leads back. Positions have
+/* The copy of a tied parameter that lives elsewhere on axis, made when first asked for. Positions have
  * copies too. */
 TN_CALL struct tn_value *tn_copy_param(struct tn_value *w, const char *axis, tn_layout at) { return TN_G->copy_param(w, axis, at); }
+/* The parameter, or the positions, that v is a copy of; v itself if it is none. */
 TN_CALL struct tn_value *tn_primary(const struct tn_value *w) { return TN_G->primary(w); }
 
 /* The next thing that a rank of the axis does: TN_FORWARD or TN_BACKWARD of a micro-batch through a stage. */
 TN_CALL void tn_task(struct tn_graph *g, uint32_t rank, uint32_t phase, uint32_t micro_batch, uint32_t stage) { TN_G->task(g, rank, phase, micro_batch, stage); }
 
-/* sources only (parameters, inputs, states): the layout of the rest follows */
+/* Of sources only (parameters, inputs, states): the layout of the rest follows. On an axis of size 1 it changes nothing. */
 TN_CALL void tn_set_layout(struct tn_value *v, const char *axis, tn_layout l) { TN_G->set_layout(v, axis, l); }
 
-/* Where new nodes go, until said otherwise. They inherit unit, phase, stage and role of n. */
+/* tn_before, tn_after, tn_at_end: where new nodes go, until said otherwise. They inherit unit, phase, stage and role
+ * of n. */
+/* In front of n. */
 TN_CALL void tn_before(struct tn_graph *g, struct tn_node *n) { TN_G->at(g, n, 0); }
+/* Behind n; what follows comes behind what was put there before. */
 TN_CALL void tn_after(struct tn_graph *g, struct tn_node *n) { TN_G->at(g, n, 1); }
+/* Behind all of a phase, with this unit ("": none); the role stays. */
 TN_CALL void tn_at_end(struct tn_graph *g, uint32_t phase, const char *unit) { TN_G->at_end(g, phase, unit); }
+/* Of new nodes, until the place is set again. Copied. */
 TN_CALL void tn_set_role(struct tn_graph *g, const char *role) { TN_G->set_role(g, role); }
 
 /* New nodes run in the backward of the last micro-batch alone, until the place is set again: a bucket of gradients that add
@@ -206,21 +240,25 @@ TN_CALL void tn_convert_all(struct tn_value *const *v, uint32_t n, const char *a
     TN_G->convert_all(v, n, axis, to, out);
 }
 
-/* What a rank holds of v, at most: sizes that do not divide count as the larger part, so it is the same for all. */
+/* Bytes that a rank holds of v, at most: sizes that do not divide count as the larger part, so it is the same for all. */
 TN_CALL int64_t tn_bytes(const struct tn_value *v) { return TN_G->bytes(v); }
 
 /* Does n read the numbers in v, which it takes, and not its shape alone? */
 TN_CALL int tn_reads(const struct tn_node *n, const struct tn_value *v) { return (int)TN_G->reads(n, v); }
+/* The same operation on the same inputs once more, where the cursor is; its first result. */
 TN_CALL struct tn_value *tn_clone(struct tn_node *n) { return TN_G->clone(n); }
+/* n takes now wherever it took old. now must be of the same shape and made before n. */
 TN_CALL void tn_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now) { TN_G->set_input(n, old, now); }
 
 /* All users of old take now, except those that now is made from. */
 TN_CALL void tn_replace(struct tn_value *old, struct tn_value *now) { TN_G->replace(old, now); }
+/* n goes; an error while something still takes a result of it. The pointer stays valid. */
 TN_CALL void tn_remove(struct tn_node *n) { TN_G->remove(n); }
 
 /* n gives way to base operations; sums that come out partial on axis are closed where they arise. */
 TN_CALL void tn_decompose(struct tn_node *n, const char *axis) { TN_G->decompose(n, axis); }
 
+/* Is n a collective, on whatever axis? */
 TN_CALL int tn_is_collective(const struct tn_node *n) { return TN_G->attr(n, "axis") != NULL; }
 
 /* Is n a collective on this axis? */
@@ -230,25 +268,34 @@ TN_CALL int tn_on_axis(const struct tn_node *n, const char *axis)
     return a && !strcmp(a->as.s, axis);
 }
 
-/* The two conversions that nearly every strategy is made of. */
+/* The first of the two conversions that nearly every strategy is made of: n alone takes v in another layout. */
 TN_CALL void tn_convert_input(struct tn_graph *g, struct tn_node *n, struct tn_value *v, const char *axis, tn_layout to)
 {
     tn_before(g, n);
     tn_set_input(n, v, tn_convert(v, axis, to));
 }
+/* The second: all users of v take it in another layout. */
 TN_CALL void tn_convert_output(struct tn_graph *g, struct tn_value *v, const char *axis, tn_layout to)
 {
     tn_after(g, tn_producer(v));
     tn_replace(v, tn_convert(v, axis, to));
 }
 
-/* tn_add(g, "lse_open", TN_IN(l, m)), tn_add(g, "sum", TN_IN(x), TN_NAMES("out", "batch", "seq")) */
-#define TN_IN(...) (struct tn_value *const[]){__VA_ARGS__}, sizeof((struct tn_value *const[]){__VA_ARGS__}) / sizeof(void *)
+/* tn_add(g, "lse_open", TN_IN(l, m)), tn_add(g, "sum", TN_IN(x), TN_NAMES("out", "batch", "seq")). The lists live as long
+ * as the call that they are written in; in C also as long as the block. */
+#ifdef __cplusplus
+#define TN_LIST(type, ...) std::initializer_list<type>{__VA_ARGS__}.begin()
+#else
+#define TN_LIST(type, ...) (type const[]){__VA_ARGS__}
+#endif
+#define TN_IN(...) TN_LIST(struct tn_value *, __VA_ARGS__), sizeof((struct tn_value *const[]){__VA_ARGS__}) / sizeof(void *)
 #define TN_INT(k, v) {k, TN_ATTR_INT, 1, {.i = (v)}}
 #define TN_TEXT(k, v) {k, TN_ATTR_TEXT, 1, {.s = (v)}}
-#define TN_NAMES(k, ...) {k, TN_ATTR_NAMES, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), {.names = (const char *const[]){__VA_ARGS__}}}
-#define TN_WITH(...) (const struct tn_attr[]){__VA_ARGS__}, sizeof((const struct tn_attr[]){__VA_ARGS__}) / sizeof(struct tn_attr)
+#define TN_NAMES(k, ...) {k, TN_ATTR_NAMES, sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), {.names = TN_LIST(const char *, __VA_ARGS__)}}
+#define TN_WITH(...) TN_LIST(struct tn_attr, __VA_ARGS__), sizeof((const struct tn_attr[]){__VA_ARGS__}) / sizeof(struct tn_attr)
 #define TN_NONE NULL, 0
+/* A new node where the cursor is; its first result. Inputs and attributes are borrowed for the call. An operation, shape
+ * or layout that does not fit is an error. */
 TN_CALL struct tn_value *tn_add(struct tn_graph *g, const char *op, struct tn_value *const *in, size_t nin,
                                 const struct tn_attr *attr, size_t nattr)
 {
@@ -261,8 +308,9 @@ TN_CALL struct tn_value *tn_expr(struct tn_graph *g, const char *text, struct tn
     return tn_add(g, "expr", in, nin, &f, 1);
 }
 
-/* Is it one of these words? */
-#define tn_is(text, ...) tn_is_(text, (const char *const[]){__VA_ARGS__, NULL})
+/* Is it one of these words? tn_is(tn_op(n), "sum", "rowmax") */
+#define tn_is(text, ...) tn_is_(text, TN_LIST(const char *, __VA_ARGS__, NULL))
+/* The function behind tn_is: w ends with NULL. */
 TN_CALL int tn_is_(const char *s, const char *const *w)
 {
     for (; *w; w++)

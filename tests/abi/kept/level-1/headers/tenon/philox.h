@@ -7,10 +7,13 @@
 #define TENON_PHILOX_H
 #include <stdint.h>
 
+/* Four words of 32 random bits. */
 struct tn_philox {
     uint32_t word[4];
 };
 
+/* The four words of elements 4·block to 4·block + 3. seed: of the run; stream: who draws; step: of the update. Pure; any
+ * thread. */
 __attribute__((unused)) static inline struct tn_philox tn_philox(uint64_t seed, uint32_t stream, uint32_t step, uint64_t block)
 {
     uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), stream, step};

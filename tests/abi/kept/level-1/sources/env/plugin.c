@@ -86,8 +86,8 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     if ((s = place(&p)) < 0)
         return s;
     *score = i < LAUNCHERS ? launchers[i].score : 1;
-    snprintf(why, why_size, "%s: rank %u of %u", i < LAUNCHERS ? launchers[i].why : "no launcher's variables",
-             p.rank, p.size);
+    snprintf(why, why_size, "%s: %u rank%s", i < LAUNCHERS ? launchers[i].why : "no launcher's variables", p.size,
+             p.size == 1 ? "" : "s");
     return TN_OK;
 }
 

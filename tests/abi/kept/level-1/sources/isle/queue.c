@@ -129,7 +129,7 @@ static tn_status info(struct tn_device *d, struct tn_device_info *out)
     struct tn_device_info all = {.struct_size = out->struct_size, .dtypes = 1u << TN_F32 | 1u << TN_I32,
                                  .memory_free = ISLE_BYTES - isle_sea_used(), .memory_total = ISLE_BYTES, .alignment = 4096, .queues = 1};
 
-    snprintf(all.name, sizeof all.name, "isle %u", d->local_rank);
+    snprintf(all.name, sizeof all.name, ISLE " %u", d->local_rank);
     memcpy(out, &all, out->struct_size < sizeof all ? out->struct_size : sizeof all);
     return TN_OK;
 }
@@ -370,7 +370,7 @@ static tn_status wait_event(struct tn_queue *q, struct tn_event *e)
 
 const struct tn_device_api isle_device = {
     .struct_size = sizeof isle_device,
-    .kind = "isle",
+    .kind = ISLE,
     .probe = probe,
     .open = open_device,
     .close = close_device,
