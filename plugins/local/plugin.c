@@ -181,6 +181,8 @@ static tn_status arrive(struct tn_comm *c, struct tn_request *r)
         return TN_OK;
     for (uint32_t i = 0; i < r->n && !s; i++)
         s = together(slot, c->size, i);
+    if (s)
+        return s;                                /* the world is dead now, and nobody is done */
     for (uint32_t k = 0; k < c->size; k++)
         finish(slot->of[k]);
     *at = slot->next;
@@ -216,6 +218,8 @@ static tn_status post(struct tn_comm *c, struct tn_request *r, const struct tn_t
     }
     m = *at;
     s = deliver(is_send ? t : m->what, is_send ? m->what : t, from, to);
+    if (s)
+        return s;
     finish(m->of), finish(r);
     *at = m->next;
     free(m);
