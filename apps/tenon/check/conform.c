@@ -130,7 +130,7 @@ static int compare(const struct tn_bench_case *c, const char *variant, const str
     for (uint32_t o = 0; o < n - n_in; o++) {
         const int64_t e = differs(mine, ref, o, tn_bench_count(ref, n_in + o), exact ? 0 : tolerance(c, o), &out->worst);
 
-        if (e < 0 && !exact && rounding(c, o) > 0 && truncates(mine, ref, o, tn_bench_count(ref, n_in + o))) {
+        if (e < 0 && !exact && rounding(c->out, o) > 0 && truncates(mine, ref, o, tn_bench_count(ref, n_in + o))) {
             snprintf(text, sizeof text, "output %u is rounded towards zero, not to nearest", o);
             return complain(out, variant, text);
         }
