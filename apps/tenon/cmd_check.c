@@ -11,7 +11,8 @@ static tn_status check(const struct options *o, int *code)
                            .axis = options_text(o, "axis"),
                            .json = (uint32_t)options_given(o, "json"),
                            .list = (uint32_t)options_given(o, "list"),
-                           .jobs = (uint32_t)options_int(o, "jobs")};
+                           .jobs = (uint32_t)options_int(o, "jobs"),
+                           .seconds = options_float(o, "seconds")};
     struct tn_config *c = NULL;
     tn_status s = tn_config_open(NULL, o->settings, o->setting, &c);
 
@@ -46,6 +47,12 @@ static const struct option check_options[] = {
      .type = TN_KEY_CHOICE,
      .choices = "dp|pp|cp|tp|ep"},
     {.name = "list", .help = "Names the tests and runs none"},
+    {.name = "seconds",
+     .value = "S",
+     .help = "Limit of each test (default: its own, 60 for most)",
+     .type = TN_KEY_FLOAT,
+     .low = 0.1,
+     .high = 86400},
     {.name = "jobs", .value = "N", .help = "Tests at a time", .type = TN_KEY_INT, .low = 1, .high = 64,
      .preset = NULL},
     {0},

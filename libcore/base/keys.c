@@ -161,7 +161,7 @@ const struct tn_key tn_keys[] = {
              "communicator can"},
     {SECTION("backend", "debug"), FLAG, .preset = "no",
      .help = "Whether the ranks compare each collective before it begins, and replicated tensors after each "
-             "update; slow"},
+             "update, and every call to and from a plugin is checked for its thread and its state; slow"},
 
     /* --- plugins */
     {SECTION("plugins", "path"), TEXT("folders or files, separated by colons"),

@@ -10,6 +10,7 @@
 #include "plugin/exports.h"
 #include "plugin/guard.h"
 #include "plugin/host.h"
+#include "plugin/rules.h"
 
 #define MAX_INTERFACES 64 /* in a plugin's list; more is a list without an end */
 
@@ -252,6 +253,7 @@ tn_status tn_plugin_open(const char *path, const struct tn_loaded **out)
     tn_guard_end();
     if (p->status < 0)
         return tn_error_long(p->status, p->why);
+    tn_rules_watch(p);
     *out = p;
     return TN_OK;
 }

@@ -2,6 +2,7 @@
  *
  * All graphs are planned before anything is allocated; the arena is that of the largest. */
 #include "train/session_own.h"
+#include "plugin/rules.h"
 #include "base/status.h"
 #include "run/compare.h"
 #include "train/groups.h"
@@ -16,6 +17,9 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
 
     s->arena = arena;
     s->config = c;
+    if (tn_config_flag(c, "backend.debug"))
+        tn_rules_begin();
+    tn_rules_build();
     status = tn_engine_find(c, place, &s->engine);
     if (status) {
         tn_arena_free(arena);
@@ -339,6 +343,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
 {
     tn_status status;
 
+    tn_rules_build();
     s->options = *o;
     s->scale = s->used_scale = session_dtype(s->config) == TN_F16 ? SCALE_FIRST : 1;
     s->collectives = (struct tn_collectives){.comm = s->engine.world->comm_api, .device = s->engine.device_api, .mesh = s->mesh,

@@ -3,6 +3,7 @@
 #include <time.h>
 #include "train/session_own.h"
 #include "base/debug.h"
+#include "plugin/rules.h"
 #include "base/status.h"
 #include "graph/op.h"
 #include "run/trace.h"
@@ -160,8 +161,11 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
 static tn_status update_checked(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                 struct watch w, struct tn_session_result *out)
 {
-    tn_status status = update(s, step, tokens, targets, lr, w, out);
+    tn_status status;
 
+    tn_rules_step(1);
+    status = update(s, step, tokens, targets, lr, w, out);
+    tn_rules_step(0);
     return status || !s->collectives.compare ? status : tn_session_replicas(s);
 }
 

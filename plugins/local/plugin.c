@@ -1,49 +1,52 @@
 /* local - a communicator whose ranks are threads of one process.
  *
  * For tests of strategies, under sanitizers and without a launcher: what N processes would send, N threads read from each
- * other's memory. A collective is complete when all ranks of the group have started it; each rank then makes its own
- * result from everybody's input, waits until nobody reads its input any more, and stores. So in place needs no care, and
- * sums are added in the order of ranks. Its score is the lowest there is: somebody has to name it. */
+ * other's memory. Whoever comes last does the work for all: a collective when all ranks of the group have started it,
+ * a message when both its ends have; results are made from everybody's input before any is stored, so in place needs no
+ * care, and a wait only waits. Sums are added in the order of ranks. Its score is the lowest there is: somebody has to name
+ * it. */
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include "local.h"
 
+#define MOST 32
+
 struct slot {                                    /* one collective start of a group */
     struct slot *next;
     uint64_t number;
-    uint32_t arrived, read;
-    struct tn_request **of;                      /* by rank */
+    uint32_t arrived, reserved0;
+    struct tn_request *of[MOST];                 /* by rank */
 };
 
-struct mail {                                    /* a send that waits for its receive */
+struct mail {                                    /* one end of a message; the other one is not there yet */
     struct mail *next;
-    uint32_t from, to, taken, reserved0;
-    uint64_t number;                             /* of this sender to this receiver: meets the receive of that number */
+    uint32_t from, to, is_send, reserved0;
+    uint64_t number;                             /* of this sender to this receiver */
     const struct tn_transfer *what;
+    struct tn_request *of;
 };
 
 struct group {
     struct group *next;
-    uint32_t n, members, *ranks;                 /* ranks of the world, in order; members: who has opened it */
+    uint32_t n, members, ranks[MOST];            /* ranks of the world, in order; members: who has opened it */
     struct slot *slots;
-    struct mail *mail;                           /* oldest first */
-    uint64_t *sends, *receives;                  /* started so far, [from][to] */
+    struct mail *mail;
+    uint64_t sends[MOST * MOST], receives[MOST * MOST];      /* started so far, [from][to] */
 };
 
 struct tn_comm {
     struct group *group;
     uint32_t rank, size;                         /* within the group */
-    uint64_t number;                             /* of starts so far */
+    uint64_t number;                             /* of collective starts so far */
 };
 
 struct tn_request {
     struct tn_comm *comm;
-    struct slot *slot;                           /* NULL: sends and receives only */
-    uint32_t n, reserved0;
-    struct mail **mail;                          /* of the sends */
-    uint64_t *number;                            /* of the receives */
+    uint32_t n, pending;                         /* pending: parts that are not done */
+    uint64_t *counts;                            /* of all transfers: the caller's are borrowed for the start only */
     struct tn_transfer t[];
 };
 
@@ -51,45 +54,56 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct group *groups;
 static int dead;
+static char why[300];                            /* it is dead */
 
-static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
+static tn_status probe(uint32_t *score, char *reason, uint64_t reason_size)
 {
     *score = 1;
-    snprintf(why, why_size, "threads as ranks, for tests");
+    snprintf(reason, reason_size, "threads as ranks, for tests");
     return TN_OK;
 }
 
-static int same_ranks(const struct group *g, const uint32_t *ranks, uint32_t n)
+/* Lock held. The first reason stays. */
+static void die(const char *text)
 {
-    return g->n == n && !memcmp(g->ranks, ranks, n * sizeof *ranks);
+    if (!dead)
+        snprintf(why, sizeof why, "%s", text);
+    dead = 1;
+    pthread_cond_broadcast(&changed);
 }
 
-/* The oldest group of these ranks that this rank has not opened yet. Lock held. */
+/* --- groups */
+
+/* The oldest group of these ranks that this rank has not opened yet. Lock held; NULL: no memory. */
 static struct group *find_group(const uint32_t *ranks, uint32_t n, uint32_t place)
 {
-    struct group **at = &groups, *g;
+    struct group **at = &groups;
 
     for (; *at; at = &(*at)->next)
-        if (same_ranks(*at, ranks, n) && !((*at)->members >> place & 1))
+        if ((*at)->n == n && !memcmp((*at)->ranks, ranks, n * sizeof *ranks) && !((*at)->members >> place & 1))
             return *at;
-    g = *at = calloc(1, sizeof *g);
-    g->ranks = malloc(n * sizeof *ranks);
-    g->sends = calloc(n * n, sizeof *g->sends), g->receives = calloc(n * n, sizeof *g->receives);
-    memcpy(g->ranks, ranks, n * sizeof *ranks);
-    g->n = n;
-    return g;
+    if ((*at = calloc(1, sizeof **at))) {
+        (*at)->n = n;
+        memcpy((*at)->ranks, ranks, n * sizeof *ranks);
+    }
+    return *at;
 }
 
 static tn_status join(const uint32_t *ranks, uint32_t n, uint32_t place, struct tn_comm **out)
 {
     struct tn_comm *c = calloc(1, sizeof *c);
 
-    if (n > 32)
-        return free(c), tn_error(TN_ERR_CONFIG, "local: %u ranks; threads of one process can be 32", n);
+    if (!c)
+        return tn_error(TN_ERR_MEMORY, "local: no memory for a group");
     pthread_mutex_lock(&lock);
-    c->group = find_group(ranks, n, place);
-    c->group->members |= 1u << place;
+    c->group = dead ? NULL : find_group(ranks, n, place);
+    if (c->group)
+        c->group->members |= 1u << place;
     pthread_mutex_unlock(&lock);
+    if (!c->group) {
+        free(c);
+        return dead ? tn_error(TN_ERR, "local: %s", why) : tn_error(TN_ERR_MEMORY, "local: no memory for a group");
+    }
     c->rank = place, c->size = n;
     *out = c;
     return TN_OK;
@@ -97,248 +111,283 @@ static tn_status join(const uint32_t *ranks, uint32_t n, uint32_t place, struct 
 
 static tn_status comm_open(uint32_t rank, uint32_t size, double seconds, struct tn_comm **world)
 {
-    uint32_t all[32];
+    uint32_t all[MOST];
 
     (void)seconds;
-    for (uint32_t i = 0; i < size && i < 32; i++)
+    *world = NULL;
+    if (rank >= size || size > MOST)
+        return tn_error(TN_ERR_CONFIG, "local: rank %u of %u; threads of one process can be %d", rank, size, MOST);
+    for (uint32_t i = 0; i < size; i++)
         all[i] = i;
     return join(all, size, rank, world);
 }
 
 static tn_status comm_group(struct tn_comm *world, const uint32_t *ranks, uint32_t n, struct tn_comm **out)
 {
-    for (uint32_t i = 0; i < n; i++)
+    uint32_t place = n;
+
+    *out = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ranks[i] >= world->group->n)
+            return tn_error(TN_ERR, "local: a group with rank %u, and there are %u", ranks[i], world->group->n);
         if (ranks[i] == world->group->ranks[world->rank])
-            return join(ranks, n, i, out);
-    return tn_error(TN_ERR, "local: rank %u is not in the group it opens", world->rank);
+            place = i;
+    }
+    if (place == n)
+        return tn_error(TN_ERR, "local: rank %u is not in the group it opens", world->rank);
+    return join(ranks, n, place, out);
 }
 
-/* --- starting */
+/* --- what is done by who comes last. Lock held. */
 
-static struct slot *arrive(struct tn_comm *c, struct tn_request *r)
+static void finish(struct tn_request *r)
 {
-    struct slot **at = &c->group->slots;
+    r->pending--;
+    pthread_cond_broadcast(&changed);
+}
+
+/* Item i of every rank's list, of which all are there. */
+static tn_status together(const struct slot *slot, uint32_t size, uint32_t i)
+{
+    const struct tn_transfer *all[MOST];
+    void *result[MOST] = {NULL};
+    tn_status s = TN_OK;
+
+    for (uint32_t k = 0; k < size; k++)
+        all[k] = slot->of[k]->n == slot->of[0]->n ? &slot->of[k]->t[i] : NULL;
+    for (uint32_t k = 0; k < size && !s; k++)
+        s = local_result(all, size, k, &result[k]);
+    for (uint32_t k = 0; k < size; k++) {
+        if (!s)
+            local_store(all[k], size, k, result[k]);
+        free(result[k]);
+    }
+    return s;
+}
+
+static tn_status arrive(struct tn_comm *c, struct tn_request *r)
+{
+    struct slot **at = &c->group->slots, *slot;
+    tn_status s = TN_OK;
 
     while (*at && (*at)->number != c->number)
         at = &(*at)->next;
-    if (!*at) {
-        *at = calloc(1, sizeof **at);
-        (*at)->number = c->number;
-        (*at)->of = calloc(c->size, sizeof *(*at)->of);
-    }
-    (*at)->of[c->rank] = r;
-    (*at)->arrived++;
-    return *at;
+    if (!*at && !(*at = calloc(1, sizeof **at)))
+        return tn_error(TN_ERR_MEMORY, "local: no memory for a collective");
+    slot = *at;
+    slot->number = c->number++;
+    slot->of[c->rank] = r;
+    if (++slot->arrived < c->size)
+        return TN_OK;
+    for (uint32_t i = 0; i < r->n && !s; i++)
+        s = together(slot, c->size, i);
+    if (s)
+        return s;                                /* the world is dead now, and nobody is done */
+    for (uint32_t k = 0; k < c->size; k++)
+        finish(slot->of[k]);
+    *at = slot->next;
+    free(slot);
+    return s;
 }
 
-static struct mail *post(struct tn_comm *c, const struct tn_transfer *t)
+static tn_status deliver(const struct tn_transfer *send, const struct tn_transfer *take, uint32_t from, uint32_t to)
 {
-    struct mail **at = &c->group->mail, *m = calloc(1, sizeof *m);
-
-    *m = (struct mail){.from = c->rank, .to = t->peer, .number = c->group->sends[c->rank * c->size + t->peer]++, .what = t};
-    while (*at)
-        at = &(*at)->next;
-    return *at = m;
+    if (send->count != take->count || send->dtype != take->dtype)
+        return tn_error(TN_ERR_SHAPE, "local: rank %u sends %llu elements of dtype %u, rank %u expects %llu of dtype %u", from,
+                        (unsigned long long)send->count, send->dtype, to, (unsigned long long)take->count, take->dtype);
+    if (take->count)
+        memcpy(take->to, send->from, take->count * local_width(take->dtype));
+    return TN_OK;
 }
+
+/* One end of a message: the other is there, or it waits. */
+static tn_status post(struct tn_comm *c, struct tn_request *r, const struct tn_transfer *t)
+{
+    const uint32_t is_send = t->op == TN_SEND, from = is_send ? c->rank : t->peer, to = is_send ? t->peer : c->rank;
+    const uint64_t number = (is_send ? c->group->sends : c->group->receives)[from * MOST + to]++;
+    struct mail **at = &c->group->mail, *m;
+    tn_status s;
+
+    while (*at && ((*at)->from != from || (*at)->to != to || (*at)->number != number || (*at)->is_send == is_send))
+        at = &(*at)->next;
+    if (!*at) {
+        if (!(*at = calloc(1, sizeof **at)))
+            return tn_error(TN_ERR_MEMORY, "local: no memory for a message");
+        **at = (struct mail){.from = from, .to = to, .is_send = is_send, .number = number, .what = t, .of = r};
+        return TN_OK;
+    }
+    m = *at;
+    s = deliver(is_send ? t : m->what, is_send ? m->what : t, from, to);
+    if (s)
+        return s;
+    finish(m->of), finish(r);
+    *at = m->next;
+    free(m);
+    return s;
+}
+
+/* --- starting */
 
 static int is_pair(const struct tn_transfer *t)
 {
     return t->op == TN_SEND || t->op == TN_RECV;
 }
 
-static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream, struct tn_request **out)
+static tn_status check(const struct tn_comm *c, const struct tn_transfer *t)
+{
+    const int has_peer = is_pair(t) || t->op == TN_BROADCAST, reduces = t->op == TN_ALL_REDUCE || t->op == TN_REDUCE_SCATTER;
+
+    if (t->op < TN_ALL_REDUCE || t->op > TN_BARRIER)
+        return tn_error(TN_ERR, "local: there is no operation %u", t->op);
+    if (t->op != TN_BARRIER && !local_width(t->dtype))
+        return tn_error(TN_ERR, "local: there is no dtype %u", t->dtype);
+    if (reduces && (t->reduce < TN_SUM || t->reduce > TN_MIN))
+        return tn_error(TN_ERR, "local: there is no reduction %u", t->reduce);
+    if (has_peer && t->peer >= c->size)
+        return tn_error(TN_ERR, "local: rank %u of %u is no peer", t->peer, c->size);
+    return TN_OK;
+}
+
+/* Counts are copied behind each other: two lists for a transfer. */
+static struct tn_request *new_request(struct tn_comm *c, const struct tn_transfer *t, uint32_t n)
 {
     struct tn_request *r = calloc(1, sizeof *r + n * sizeof *t);
-    int together = 0;
+    uint64_t *at = r ? r->counts = calloc((size_t)n * 2 * c->size + 1, sizeof *at) : NULL;
+
+    if (!at)
+        return free(r), NULL;
+    r->comm = c, r->n = n;
+    for (uint32_t i = 0; i < n; i++, at += 2 * c->size) {
+        r->t[i] = t[i];
+        if (t[i].counts)
+            r->t[i].counts = memcpy(at, t[i].counts, c->size * sizeof *at);
+        if (t[i].counts_in)
+            r->t[i].counts_in = memcpy(at + c->size, t[i].counts_in, c->size * sizeof *at);
+    }
+    return r;
+}
+
+static tn_status begin(struct tn_comm *c, struct tn_request *r)
+{
+    int collective = 0;
+    tn_status s = TN_OK;
+
+    if (dead)
+        return tn_error(TN_ERR, "local: %s", why);
+    for (uint32_t i = 0; i < r->n; i++)
+        collective |= !is_pair(&r->t[i]), r->pending += is_pair(&r->t[i]);
+    r->pending += collective != 0;
+    for (uint32_t i = 0; i < r->n && !s; i++)
+        if (is_pair(&r->t[i]))
+            s = post(c, r, &r->t[i]);
+    return s || !collective ? s : arrive(c, r);
+}
+
+static tn_status comm_start(struct tn_comm *c, const struct tn_transfer *t, uint32_t n, void *stream, struct tn_request **out)
+{
+    char text[200];
+    tn_status s = TN_OK;
 
     (void)stream;
-    r->comm = c, r->n = n;
-    r->mail = calloc(n + 1, sizeof *r->mail), r->number = calloc(n + 1, sizeof *r->number);
-    memcpy(r->t, t, n * sizeof *t);
+    *out = NULL;
+    for (uint32_t i = 0; i < n && !s; i++)
+        s = check(c, &t[i]);
+    if (s)
+        return s;
+    if (!(*out = new_request(c, t, n)))
+        return tn_error(TN_ERR_MEMORY, "local: no memory for a list of %u transfers", n);
     pthread_mutex_lock(&lock);
-    for (uint32_t i = 0; i < n; i++) {
-        if (t[i].op == TN_SEND)
-            r->mail[i] = post(c, &r->t[i]);
-        if (t[i].op == TN_RECV)
-            r->number[i] = c->group->receives[t[i].peer * c->size + c->rank]++;
-        together |= !is_pair(&t[i]);
+    s = begin(c, *out);
+    if (dead) {                                  /* nothing was begun */
+        free((*out)->counts), free(*out);
+        *out = NULL;
+    } else if (s) {
+        snprintf(text, sizeof text, "rank %u failed", c->group->ranks[c->rank]);
+        die(text);                               /* it, and who waits for it; what it had posted stays where it is */
+        *out = NULL;
     }
-    if (together) {
-        c->number++;
-        r->slot = arrive(c, r);
-    }
-    pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
-    *out = r;
-    return TN_OK;
+    return s;
 }
 
 /* --- waiting */
 
-/* Lock held. 0: the time is over. */
-static int pause_until(const struct timespec *end)
+/* Who is not there? Lock held. */
+static void name_missing(const struct tn_request *r, char *out, size_t room)
 {
-    return pthread_cond_timedwait(&changed, &lock, end) != ETIMEDOUT;
-}
+    const struct group *g = r->comm->group;
 
-static struct mail *find_mail(const struct tn_comm *c, const struct tn_transfer *t, uint64_t number)
-{
-    struct mail *m = c->group->mail;
-
-    while (m && (m->to != c->rank || m->from != t->peer || m->number != number))
-        m = m->next;
-    return m;
-}
-
-static void unlink_mail(struct group *g, struct mail *m)
-{
-    struct mail **at = &g->mail;
-
-    while (*at != m)
-        at = &(*at)->next;
-    *at = m->next;
-    free(m);
-}
-
-static tn_status receive(struct tn_comm *c, const struct tn_transfer *t, uint64_t number, const struct timespec *end)
-{
-    struct mail *m;
-
-    while (!(m = find_mail(c, t, number)) && !dead)
-        if (!pause_until(end))
-            return tn_error(TN_ERR_TIMEOUT, "local: rank %u waited in vain for rank %u to send", c->rank, t->peer);
-    if (dead)
-        return tn_error(TN_ERR, "local: another rank has failed");
-    if (m->what->count != t->count || m->what->dtype != t->dtype)
-        return tn_error(TN_ERR_SHAPE, "local: rank %u sends %llu elements, rank %u expects %llu", t->peer, (unsigned long long)m->what->count,
-                        c->rank, (unsigned long long)t->count);
-    if (t->count)
-        memcpy(t->to, m->what->from, t->count * local_width(t->dtype));
-    m->taken = 1;
-    pthread_cond_broadcast(&changed);
-    return TN_OK;
-}
-
-static tn_status pairs(struct tn_request *r, const struct timespec *end)
-{
-    tn_status s = TN_OK;
-
-    for (uint32_t i = 0; i < r->n && !s; i++)
-        if (r->t[i].op == TN_RECV)
-            s = receive(r->comm, &r->t[i], r->number[i], end);
-    for (uint32_t i = 0; i < r->n && !s; i++) {
-        while (r->mail[i] && !r->mail[i]->taken && !dead && !s)
-            if (!pause_until(end))
-                s = tn_error(TN_ERR_TIMEOUT, "local: rank %u did not receive from rank %u in time", r->t[i].peer, r->comm->rank);
-        if (r->mail[i] && r->mail[i]->taken)
-            unlink_mail(r->comm->group, r->mail[i]);
-    }
-    return dead ? tn_error(TN_ERR, "local: another rank has failed") : s;
-}
-
-/* All have arrived: results, then nobody reads, then they are stored. */
-static tn_status together(struct tn_request *r, const struct timespec *end)
-{
-    struct slot *slot = r->slot, **at = &r->comm->group->slots;
-    void **result = calloc(r->n, sizeof *result);
-    tn_status s = TN_OK;
-    int over;
-
-    while (slot->arrived < r->comm->size && !dead && !s)
-        if (!pause_until(end))
-            s = tn_error(TN_ERR_TIMEOUT, "local: only %u of %u ranks came to collective %llu", slot->arrived, r->comm->size,
-                         (unsigned long long)slot->number);
-    over = dead;
-    pthread_mutex_unlock(&lock);
-    for (uint32_t i = 0; i < r->n && !s && !over; i++) {
-        const struct tn_transfer *all[32];
-
-        for (uint32_t k = 0; k < r->comm->size; k++)
-            all[k] = slot->of[k]->n == r->n ? &slot->of[k]->t[i] : NULL;
-        s = local_result(all, r->comm->size, r->comm->rank, &result[i]);
-    }
-    pthread_mutex_lock(&lock);
-    dead |= s != TN_OK;
-    slot->read++;
-    pthread_cond_broadcast(&changed);
-    while (slot->read < r->comm->size && !dead)
-        if (!pause_until(end))
-            dead = 1;
-    if (dead && !s)
-        s = tn_error(TN_ERR, "local: another rank has failed");
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!s)
-            local_store(&r->t[i], r->comm->size, r->comm->rank, result[i]);
-        free(result[i]);
-    }
-    free(result);
-    if (++slot->read == 2 * r->comm->size) {
-        while (*at != slot)
-            at = &(*at)->next;
-        *at = slot->next;
-        free(slot->of);
-        free(slot);
-    }
-    return s;
-}
-
-/* Would a wait find everybody there? Lock held. */
-static int is_ready(const struct tn_request *r)
-{
-    if (r->slot && r->slot->arrived < r->comm->size)
-        return 0;
-    for (uint32_t i = 0; i < r->n; i++)
-        if ((r->mail[i] && !r->mail[i]->taken) || (r->t[i].op == TN_RECV && !find_mail(r->comm, &r->t[i], r->number[i])))
-            return 0;
-    return 1;
+    for (const struct slot *s = g->slots; s; s = s->next)
+        for (uint32_t k = 0; s->of[r->comm->rank] == r && k < r->comm->size; k++)
+            if (!s->of[k]) {
+                snprintf(out, room, "rank %u did not come to collective %llu in time", g->ranks[k], (unsigned long long)s->number);
+                return;
+            }
+    for (const struct mail *m = g->mail; m; m = m->next)
+        if (m->of == r) {
+            snprintf(out, room, "rank %u did not %s rank %u in time", g->ranks[m->is_send ? m->to : m->from],
+                     m->is_send ? "receive from" : "send to", g->ranks[m->is_send ? m->from : m->to]);
+            return;
+        }
+    snprintf(out, room, "rank %u waited in vain", g->ranks[r->comm->rank]);
 }
 
 static tn_status comm_wait(struct tn_request *r, double seconds)
 {
     struct timespec end;
-    tn_status s = TN_OK;
+    char text[300];
+    double until;
+    int over, late = 0;
 
     clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_sec += (time_t)seconds + 1;
+    until = (double)end.tv_nsec * 1e-9 + (seconds > 0 ? fmin(seconds, 1e8) : 0);
+    end.tv_sec += (time_t)until, end.tv_nsec = (long)((until - floor(until)) * 1e9);
     pthread_mutex_lock(&lock);
-    if (seconds <= 0 && !dead && !is_ready(r)) {
+    while (r->pending && !dead && seconds > 0 && !late)
+        late = pthread_cond_timedwait(&changed, &lock, &end) == ETIMEDOUT;
+    if (r->pending && !dead && seconds <= 0) {
         pthread_mutex_unlock(&lock);
         return TN_DECLINED;
     }
-    if (r->slot)
-        s = together(r, &end);
-    if (!s)
-        s = pairs(r, &end);
-    dead |= s != TN_OK;
-    pthread_cond_broadcast(&changed);
+    over = r->pending && !dead;
+    if (over) {
+        name_missing(r, text, sizeof text);
+        die(text);
+    }
+    snprintf(text, sizeof text, "%s", why);
+    late = r->pending != 0;
     pthread_mutex_unlock(&lock);
-    free(r->mail);
-    free(r->number);
-    free(r);
-    return s;
+    if (!late) {                                 /* else others may still read it */
+        free(r->counts);
+        free(r);
+        return TN_OK;
+    }
+    return over ? tn_error(TN_ERR_TIMEOUT, "local: %s", text) : tn_error(TN_ERR, "local: %s", text);
 }
 
 static void comm_abort(struct tn_comm *c)
 {
-    (void)c;
+    char text[80];
+
     pthread_mutex_lock(&lock);
-    dead = 1;
-    pthread_cond_broadcast(&changed);
+    snprintf(text, sizeof text, "rank %u aborted", c->group->ranks[c->rank]);
+    die(text);
     pthread_mutex_unlock(&lock);
 }
 
+/* What a failure left in a group is lost, for others may hold it. */
 static void comm_close(struct tn_comm *c)
 {
     struct group **at = &groups;
 
+    if (!c)
+        return;
     pthread_mutex_lock(&lock);
     c->group->members &= ~(1u << c->rank);
     while (*at && *at != c->group)
         at = &(*at)->next;
-    if (*at && !c->group->members && !c->group->slots) {
+    if (*at && !c->group->members && (dead || (!c->group->slots && !c->group->mail))) {
         *at = c->group->next;
-        free(c->group->ranks);
-        free(c->group->sends), free(c->group->receives);
         free(c->group);
     }
     if (!groups)

@@ -1,5 +1,6 @@
-/* result.c - the results of collectives from everybody's inputs. Sums are added in the order of ranks, bf16 and fp16 not
- * among them: strategies reduce those as fp32. */
+/* result.c - the results of collectives from everybody's inputs. Sums are added in the order of ranks, bf16 and fp16 as
+ * fp32, rounded once. */
+#include <math.h>
 #include <stdlib.h>
 #include "local.h"
 
@@ -24,35 +25,105 @@ static uint64_t total(const struct tn_transfer *t, uint32_t n)
     return sum;
 }
 
-#define REDUCE(TYPE)                                                        \
+/* --- two bytes */
+
+static float of_bf16(uint16_t h)
+{
+    const uint32_t bits = (uint32_t)h << 16;
+    float f;
+
+    return memcpy(&f, &bits, sizeof f), f;
+}
+
+static uint16_t to_bf16(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof bits);
+    if (f != f)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float of_fp16(uint16_t h)
+{
+    const int e = h >> 10 & 31, m = h & 1023;
+    const float v = e == 31 ? (m ? NAN : INFINITY) : ldexpf((float)(e ? 1024 + m : m), (e ? e : 1) - 25);
+
+    return h & 0x8000 ? -v : v;
+}
+
+/* Below 2^-14 in steps of 2^-24, else with eleven bits. */
+static uint16_t to_fp16(float f)
+{
+    const uint16_t sign = signbit(f) ? 0x8000 : 0;
+    const float a = fabsf(f);
+    int e;
+
+    if (f != f)
+        return 0x7e00;
+    if (a >= 65520)
+        return sign | 0x7c00;
+    if (a < 0x1p-14f)
+        return (uint16_t)(sign | (uint16_t)nearbyintf(a * 0x1p24f));
+    const float m = nearbyintf(frexpf(a, &e) * 2048);
+
+    return (uint16_t)(sign | (((uint32_t)(e + 14) << 10) + (uint32_t)m - 1024));
+}
+
+/* --- reductions */
+
+#define REDUCE(TYPE, SUM_TYPE)                                              \
     for (uint64_t i = 0; i < count; i++) {                                  \
         TYPE *y = (TYPE *)to + i, x = ((const TYPE *)from)[i];              \
-        *y = op == TN_SUM ? (TYPE)(*y + x) : op == TN_MAX ? (x > *y || x != x ? x : *y) : x < *y || x != x ? x : *y; \
+        *y = op == TN_SUM ? (TYPE)((SUM_TYPE)*y + (SUM_TYPE)x) : op == TN_MAX ? (x > *y || x != x ? x : *y) : x < *y || x != x ? x : *y; \
     }                                                                       \
-    return TN_OK;
+    return;
 
-static tn_status reduce(uint32_t dtype, uint32_t op, void *to, const void *from, uint64_t count)
+static void reduce(uint32_t dtype, uint32_t op, void *to, const void *from, uint64_t count)
 {
     switch (dtype) {
-    case TN_F32: REDUCE(float)
-    case TN_F64: REDUCE(double)
-    case TN_I32: REDUCE(int32_t)
-    case TN_I64: REDUCE(int64_t)
-    case TN_U8: REDUCE(uint8_t)
+    case TN_F32: REDUCE(float, float)
+    case TN_F64: REDUCE(double, double)
+    case TN_I32: REDUCE(int32_t, uint32_t)
+    case TN_I64: REDUCE(int64_t, uint64_t)
+    case TN_U8: REDUCE(uint8_t, uint32_t)
     }
-    return tn_error(TN_ERR, "local: dtype %u cannot be reduced", dtype);
+}
+
+static tn_status reduce_low(const struct tn_transfer *const *all, uint32_t n, uint64_t first, uint64_t count, uint16_t *out)
+{
+    const int is_fp16 = all[0]->dtype == TN_F16;
+    float *sum = malloc(2 * count * sizeof *sum + 1), *x = sum + count;
+
+    if (!sum)
+        return tn_error(TN_ERR_MEMORY, "local: no memory for a sum of %llu elements", (unsigned long long)count);
+    for (uint32_t r = 0; r < n; r++) {
+        const uint16_t *from = (const uint16_t *)all[r]->from + first;
+        float *to = r ? x : sum;
+
+        for (uint64_t i = 0; i < count; i++)
+            to[i] = is_fp16 ? of_fp16(from[i]) : of_bf16(from[i]);
+        if (r)
+            reduce(TN_F32, all[r]->reduce, sum, x, count);
+    }
+    for (uint64_t i = 0; i < count; i++)
+        out[i] = is_fp16 ? to_fp16(sum[i]) : to_bf16(sum[i]);
+    free(sum);
+    return TN_OK;
 }
 
 static tn_status reduce_all(const struct tn_transfer *const *all, uint32_t n, uint64_t first, uint64_t count, void *out)
 {
-    uint64_t width = local_width(all[0]->dtype);
-    tn_status s = TN_OK;
+    const uint64_t width = local_width(all[0]->dtype);
 
+    if (all[0]->dtype == TN_BF16 || all[0]->dtype == TN_F16)
+        return reduce_low(all, n, first, count, out);
     if (count)
         memcpy(out, (const char *)all[0]->from + first * width, count * width);
-    for (uint32_t r = 1; r < n && !s; r++)
-        s = reduce(all[r]->dtype, all[r]->reduce, out, (const char *)all[r]->from + first * width, count);
-    return s;
+    for (uint32_t r = 1; r < n; r++)
+        reduce(all[r]->dtype, all[r]->reduce, out, (const char *)all[r]->from + first * width, count);
+    return TN_OK;
 }
 
 static tn_status agree(const struct tn_transfer *const *all, uint32_t n)
@@ -60,7 +131,9 @@ static tn_status agree(const struct tn_transfer *const *all, uint32_t n)
     for (uint32_t r = 0; r < n; r++) {
         if (!all[r])
             return tn_error(TN_ERR, "local: ranks started lists of different lengths");
-        if (all[r]->op != all[0]->op || all[r]->dtype != all[0]->dtype || all[r]->sequence != all[0]->sequence)
+        if (all[r]->op == TN_SEND || all[r]->op == TN_RECV)
+            continue;                            /* beside a collective: met by itself */
+        if (all[r]->op != all[0]->op || all[r]->dtype != all[0]->dtype || all[r]->reduce != all[0]->reduce || all[r]->sequence != all[0]->sequence)
             return tn_error(TN_ERR, "local: rank %u started operation %u (dtype %u, sequence %llu), rank 0 operation %u (dtype %u, sequence %llu)",
                             r, all[r]->op, all[r]->dtype, (unsigned long long)all[r]->sequence, all[0]->op, all[0]->dtype,
                             (unsigned long long)all[0]->sequence);

@@ -159,6 +159,8 @@ tn_status check_plugin(const struct check_wish *w, int *code)
         st = check_ask(&s);
     if (st >= 0)
         check_list_all(&l, &s), st = s.rank ? TN_OK : choose(&l, w->only);
+    for (uint32_t i = 0; i < l.n && w->seconds > 0; i++)
+        l.test[i].limit = w->seconds;
     if (st >= 0 && w->list)
         check_print_list(stdout, &l);
     else if (st >= 0)

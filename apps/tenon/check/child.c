@@ -17,6 +17,7 @@
 #include "bench.h"
 #include "suite.h"
 #include "plugin/guard.h"
+#include "plugin/rules.h"
 
 #define MOST_JOBS 64
 #define PRINTED 300                              /* bytes of what it printed, in a failure */
@@ -135,6 +136,7 @@ _Noreturn static void child(const struct check_subject *s, struct check_test *t,
     setvbuf(stdout, NULL, _IOLBF, 0);
     answer_to = answer, tester = getpid(), current = &r;
     tn_guard_mute();
+    tn_rules_begin();
     catch_faults();
     t->run(&r);
     result.state = CHECK_PASSED;

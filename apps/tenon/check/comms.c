@@ -209,6 +209,9 @@ void check_list_comm(struct check_list *l, const struct check_subject *s)
     }
     if (ranks == CHECK_PROCESSES || ranks == CHECK_THREADS || ranks == CHECK_ONE_RANK)
         add_cases(l, tn_comm_values, 1, ranks == CHECK_ONE_RANK ? 1 : MOST_RANKS);
+    for (const struct tn_comm_case *c = tn_comm_failures; ranks == CHECK_THREADS && c->name; c++)
+        if (c->rank_fails == NOBODY)             /* threads cannot die alone */
+            add_case(l, c, c->least);
     if (ranks == CHECK_PROCESSES) {
         add_cases(l, tn_comm_failures, 2, 2);
         for (const struct tn_comm_case *c = tn_comm_failures; c->name; c++)

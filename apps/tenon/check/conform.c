@@ -107,6 +107,20 @@ static int64_t differs(const struct tn_bench *mine, const struct tn_bench *ref, 
     return -1;
 }
 
+/* Of numbers of two bytes a few may be rounded the other way, for what was rounded differs a little. Where many are, and
+ * all of them are smaller, it was not to nearest. */
+static int truncates(const struct tn_bench *mine, const struct tn_bench *ref, uint32_t output, int64_t n)
+{
+    int64_t other = 0, smaller = 0;
+
+    for (int64_t e = 0; e < n; e++) {
+        const double r = tn_bench_result(ref, output, e), m = tn_bench_result(mine, output, e);
+
+        other += m != r && !isnan(m), smaller += fabs(m) < fabs(r);
+    }
+    return other >= 16 && 8 * other > n && 50 * smaller >= 49 * other;
+}
+
 static int compare(const struct tn_bench_case *c, const char *variant, const struct tn_bench *mine,
                    const struct tn_bench *ref, int exact, struct tn_conform_result *out)
 {
@@ -116,6 +130,10 @@ static int compare(const struct tn_bench_case *c, const char *variant, const str
     for (uint32_t o = 0; o < n - n_in; o++) {
         const int64_t e = differs(mine, ref, o, tn_bench_count(ref, n_in + o), exact ? 0 : tolerance(c, o), &out->worst);
 
+        if (e < 0 && !exact && rounding(c->out, o) > 0 && truncates(mine, ref, o, tn_bench_count(ref, n_in + o))) {
+            snprintf(text, sizeof text, "output %u is rounded towards zero, not to nearest", o);
+            return complain(out, variant, text);
+        }
         if (e < 0)
             continue;
         snprintf(text, sizeof text, "output %u, element %lld: %.9g, should be %.9g", o, (long long)e,

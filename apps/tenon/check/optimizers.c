@@ -120,22 +120,30 @@ static void options(struct check_run *r)
     }
 }
 
-/* The same options give the same words, again and on every rank. */
+static void same_words(struct check_run *r, const struct meaning *a, const struct meaning *b)
+{
+    if (a->update != b->update && (!a->update || !b->update || strcmp(a->update, b->update)))
+        check_fail(r, "asked again with the same options it gives \"%s\" in place of \"%s\"", b->update ? b->update : "nothing",
+                   a->update ? a->update : "nothing");
+    for (const struct tn_slot *x = a->slots, *y = b->slots; x && x->name; x++, y++) {
+        if (!y || !y->name || strcmp(x->name, y->name) || x->dtype != y->dtype)
+            check_fail(r, "asked again with the same options it gives other slots");
+        if (x->dtype != TN_F32)
+            check_fail(r, "the slot %s is of dtype %u; slots are fp32", x->name, x->dtype);
+    }
+}
+
+/* The same options give the same words, at once, after others, and so on every rank. */
 static void choice(struct check_run *r)
 {
     for (int moved = 0; moved < 2; moved++) {
-        const struct meaning a = meaning_of(r, moved), other = meaning_of(r, !moved), b = meaning_of(r, moved);
+        const struct meaning a = meaning_of(r, moved), b = meaning_of(r, moved);
 
-        (void)other;
-        if (a.update != b.update && (!a.update || !b.update || strcmp(a.update, b.update)))
-            check_fail(r, "asked again with the same options it gives \"%s\" in place of \"%s\"", b.update ? b.update : "nothing",
-                       a.update ? a.update : "nothing");
-        for (const struct tn_slot *x = a.slots, *y = b.slots; x && x->name; x++, y++) {
-            if (!y || !y->name || strcmp(x->name, y->name) || x->dtype != y->dtype)
-                check_fail(r, "asked again with the same options it gives other slots");
-            if (x->dtype != TN_F32)
-                check_fail(r, "the slot %s is of dtype %u; slots are fp32", x->name, x->dtype);
-        }
+        same_words(r, &a, &b);
+        meaning_of(r, !moved);
+        const struct meaning c = meaning_of(r, moved);
+
+        same_words(r, &a, &c);
     }
 }
 

@@ -142,6 +142,7 @@ struct check_wish {
     const char *plugin, *only, *axis;            /* axis NULL: found out */
     uint32_t json, list, jobs;                   /* jobs 0: as many as there are CPUs */
     const char *plugins_path;
+    double seconds;                              /* limit of each test; 0: its own */
 };
 tn_status check_plugin(const struct check_wish *w, int *code);
 #endif
