@@ -100,8 +100,8 @@ static void print_failures(FILE *f, const struct check_subject *s, const struct 
         const struct check_test *t = &l->test[i];
 
         if (t->result.state == CHECK_FAILED)
-            fprintf(f, "\nFAILED %s: %s\n    %s\n    again: tenon plugins check %s --only %s\n", t->name, t->what,
-                    t->result.why, s->path, t->name);
+            fprintf(f, "\nFAILED %s: %s\n    %s\n    again: tenon plugins check %s --only %s%s%s\n", t->name, t->what,
+                    t->result.why, s->path, t->name, *s->axis ? " --axis " : "", s->axis);
     }
 }
 
