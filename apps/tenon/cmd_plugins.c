@@ -125,7 +125,9 @@ static tn_status plugins(const struct options *o)
 
     if (s < 0)
         return s;
-    s = tn_registry_open(tn_config_text(c, "plugins.path"), &r);
+    s = tn_config_unread(c);
+    if (s >= 0)
+        s = tn_registry_open(tn_config_text(c, "plugins.path"), &r);
     if (s >= 0)
         s = show(r, c, options_given(o, "explain"));
     tn_registry_close(r);

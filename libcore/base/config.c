@@ -69,22 +69,30 @@ const char *config_place(const struct tn_config *c, enum source source, uint32_t
 }
 
 /* --- opening */
-static tn_status file_open(struct tn_config *c, const char *path)
+static void file_open(struct tn_config *c, const char *path)
 {
     char *text;
     size_t bytes;
     tn_status s = tn_file_read(path, MOST_BYTES, &text, &bytes);
 
-    if (s < 0)
-        return s;
     c->path = tn_text(c->arena, "%s", path);
+    if (s < 0) {
+        c->unread = tn_text(c->arena, "%s", tn_error_text());
+        c->unread_code = s;
+        tn_error_clear();
+        return;
+    }
     tn_ini_parse(c->arena, text, bytes, &c->ini);
     free(text);
     for (size_t i = 0; i < c->ini.entries; i++) {
         const struct tn_ini_entry *e = &c->ini.entry[i];
         given_add(c, tn_text(c->arena, "%s.%s", e->section, e->key), e->value, FROM_FILE, e->line);
     }
-    return TN_OK;
+}
+
+tn_status tn_config_unread(const struct tn_config *c)
+{
+    return c->unread ? tn_error_long(c->unread_code, c->unread) : TN_OK;
 }
 
 static void override_add(struct tn_config *c, const char *argument)
@@ -101,17 +109,12 @@ tn_status tn_config_open(const char *path, int n, char *const *overrides, struct
 {
     struct tn_arena *arena = tn_arena_new();
     struct tn_config *c = tn_alloc(arena, sizeof *c);
-    tn_status s = TN_OK;
 
     c->arena = arena;
     for (const struct tn_key *key = tn_keys; key->section; key++)
         slot_add(c, key, NULL);
     if (path)
-        s = file_open(c, path);
-    if (s < 0) {
-        tn_arena_free(arena);
-        return s;
-    }
+        file_open(c, path);
     for (int i = 0; i < n; i++)
         override_add(c, overrides[i]);
     *out = c;

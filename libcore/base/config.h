@@ -4,7 +4,7 @@
  * table of keys (keys.c), to which loaded plugins add their options, says what is allowed, and makes the help
  * and the man page. The way through:
  *
- *     tn_config_open      reads all, fails only if the file cannot be read
+ *     tn_config_open      reads all; a file that cannot be read is the check's to say, so that of many ranks one says it
  *     tn_config_case, tn_config_add          as needed; the keys that say which plugins can be read already
  *     tn_config_check     every problem of the whole configuration in one error, a line each
  *
@@ -48,6 +48,8 @@ struct json_t;
 
 /* path NULL: no file. Borrows path and overrides for the call. Returns owned. */
 tn_status tn_config_open(const char *path, int n, char *const *overrides, struct tn_config **out);
+/* TN_OK, or why the file could not be read, for those that go on without a check. */
+tn_status tn_config_unread(const struct tn_config *c);
 void tn_config_free(struct tn_config *c);        /* NULL is fine */
 
 /* A value from a case or checkpoint file: weaker than the INI file. What is wrong with it, the check says. */

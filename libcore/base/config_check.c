@@ -186,8 +186,10 @@ tn_status tn_config_check(struct tn_config *c)
 {
     size_t others = c->problems;
     struct problem *kept = c->problem;
-    tn_status s = TN_OK;
+    tn_status s = tn_config_unread(c);
 
+    if (s < 0)
+        return s; /* the rest would be the defaults' */
     c->problem = NULL, c->problems = 0;
     for (size_t i = 0; i < c->ini.problems; i++)
         problem_at(c, FROM_FILE, c->ini.problem[i].line, c->ini.problem[i].text);

@@ -31,6 +31,8 @@ struct problem {
 struct tn_config {
     struct tn_arena *arena;
     const char *path;                            /* NULL: no file */
+    const char *unread;                          /* why it could not be read, or NULL */
+    tn_status unread_code;
     struct tn_ini ini;
     struct slot *slot;
     struct given *given;

@@ -10,6 +10,8 @@ sed -i 's/^steps = 30$/steps = 100000/' tiny.ini         # the schedule's too, s
 soon=12                                 # seconds, many for this machine; the limits below are of 1 to 2
 common=(backend.threads=1 backend.comm=gloo train.global_batch=12 train.log_interval=1 checkpoint.keep=2)
 
+ini=()                                  # by rank, where it is another one than tiny.ini
+
 # start RANK SIZE VARIABLE=... -- ARGUMENT...: a rank of tenon train, in the background; pid.RANK is its process.
 start()
 {
@@ -21,7 +23,7 @@ start()
     (
         code=0
         env RANK="$rank" WORLD_SIZE="$size" MASTER_ADDR=127.0.0.1 MASTER_PORT=$ranks_port ${variables[@]+"${variables[@]}"} \
-            bash -c 'echo $$ >"$0"; exec "$@"' "pid.$rank" "$TENON" train tiny.ini "${common[@]}" "$@" \
+            bash -c 'echo $$ >"$0"; exec "$@"' "pid.$rank" "$TENON" train "${ini[$rank]-tiny.ini}" "${common[@]}" "$@" \
             </dev/null >"out.$rank" 2>"err.$rank" || code=$?
         echo "$code $(date +%s%N)" >"end.$rank"
     ) 2>/dev/null &
@@ -139,6 +141,19 @@ for r in 0 2; do start $r 3 -- checkpoint.dir=never backend.timeout=1; done
 ended 1 $soon 0 2
 for r in 0 2; do says $r 'rank 1 of 3 did not arrive within 1 s; rank 0 listens on 127\.0\.0\.1 port '; done
 expect_no_file never
+
+case_ "a configuration that cannot be read, everywhere or on one rank"
+ini=(none.ini none.ini)
+all 2 checkpoint.dir=wrong
+ended 2 $soon 0 1
+says 0 '^tenon: cannot read none\.ini: No such file'
+silent 1
+ini=([1]=none.ini)
+all 2 checkpoint.dir=wrong
+ended 2 $soon 0 1
+says 0 '^tenon: rank 1 of 2 \(host .*, process [0-9]+\): cannot read none\.ini: No such file'
+silent 1
+ini=()
 
 case_ "what is wrong on one rank before the start"
 fresh

@@ -313,13 +313,26 @@ START_TEST(malformed_arguments)
 }
 END_TEST
 
+/* Opened without an error; what the check says of it, and nothing else. */
+static tn_status unreadable(const char *path)
+{
+    char *wrong[] = {"train.no_such=1"};
+
+    tn_config_free(c);
+    ck_assert_int_eq(tn_config_open(path, 1, wrong, &c), TN_OK);
+    ck_assert_str_eq(tn_error_text(), "");
+    ck_assert_int_eq(tn_config_unread(c), TN_ERR_INPUT);
+    tn_error_clear();
+    return tn_config_check(c);
+}
+
 START_TEST(files_that_are_none)
 {
-    ck_assert_int_eq(tn_config_open("none.ini", 0, NULL, &c), TN_ERR_INPUT);
+    ck_assert_int_eq(unreadable("none.ini"), TN_ERR_INPUT);
     ck_assert_str_eq(tn_error_text(), "cannot read none.ini: No such file or directory");
-    ck_assert_int_eq(tn_config_open(folder, 0, NULL, &c), TN_ERR_INPUT);
+    ck_assert_int_eq(unreadable(folder), TN_ERR_INPUT);
     ck_assert_ptr_nonnull(strstr(tn_error_text(), "it is a folder"));
-    ck_assert_int_eq(tn_config_open("/dev/zero", 0, NULL, &c), TN_ERR_INPUT);
+    ck_assert_int_eq(unreadable("/dev/zero"), TN_ERR_INPUT);
 }
 END_TEST
 
