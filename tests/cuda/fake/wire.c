@@ -239,6 +239,7 @@ const struct tn_wire_item *tn_wire_peek(struct tn_wire *w, uint32_t rank, int wh
 {
     struct box *b = &w->box[rank][which];
 
+    remove_names(w);
     if (i >= b->n)
         parse(w, rank);
     return i < b->n ? &b->item[i] : NULL;
