@@ -1,36 +1,15 @@
-/* capture.c - streams that are recorded, graphs, and their replay.
+/* capture.c - streams that are recorded.
  *
- * A recording begins on one stream; others join it by waiting for an event of it, and must have been joined back when
- * it ends. What is put on its streams becomes nodes. A replay is one operation on its stream that all nodes come
- * after, the nodes, in any order that the graph allows, and one that comes after all of them; replays of one graph come
- * one after another. What a recording forbids ends it: every later call of it fails. */
+ * A recording begins on one stream; others join it by waiting for an event of it, and must have been joined
+ * back when it ends. What is put on its streams becomes nodes of a graph (graph.c). What a recording forbids
+ * ends it: every later call of it fails. */
 #include "fake.h"
 #include <pthread.h>
 
-struct node {
-    const struct tn_fake_kind *kind;
-    void *what;
-    size_t bytes;
-    int device;
-    struct tn_fake_set before;
-};
-struct body {
-    struct node *node;
-    uint32_t n, refs;
-};
-struct CUgraph_st {
-    struct CUgraph_st *next;
-    struct body *body;
-};
-struct CUgraphExec_st {
-    struct CUgraphExec_st *next;
-    struct body *body;
-    struct tn_fake_op *last;                     /* end of its last replay */
-};
 struct tn_fake_capture {
     struct tn_fake_capture *next;
     uint64_t id;
-    struct body *body;
+    struct tn_fake_body *body;
     struct CUstream_st *origin;
     enum cudaStreamCaptureMode mode;
     pthread_t thread;
@@ -38,8 +17,6 @@ struct tn_fake_capture {
 };
 
 static struct tn_fake_capture *captures;
-static struct CUgraph_st *graphs;
-static struct CUgraphExec_st *execs;
 static _Thread_local enum cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
 /* --- sets of nodes */
@@ -70,34 +47,6 @@ void tn_fake_set_clear(struct tn_fake_set *s)
     *s = (struct tn_fake_set){0};
 }
 
-/* --- bodies */
-static void body_drop(struct body *b)
-{
-    if (--b->refs)
-        return;
-    for (uint32_t i = 0; i < b->n; i++) {
-        free(b->node[i].what);
-        tn_fake_set_clear(&b->node[i].before);
-    }
-    free(b->node);
-    free(b);
-}
-
-static uint32_t body_add(struct body *b, const struct node *x)
-{
-    b->node = realloc(b->node, (b->n + 1) * sizeof *b->node);
-    if (!b->node)
-        tn_fake_die("no memory for a graph");
-    b->node[b->n] = *x;
-    if (x->bytes) {
-        b->node[b->n].what = malloc(x->bytes);
-        if (!b->node[b->n].what)
-            tn_fake_die("no memory for a graph");
-        memcpy(b->node[b->n].what, x->what, x->bytes);
-    }
-    return b->n++;
-}
-
 /* --- what a recording forbids */
 static cudaError_t ends(struct tn_fake_capture *c, cudaError_t e, const char *call, const char *why)
 {
@@ -125,7 +74,8 @@ cudaError_t tn_fake_forbidden_legacy(const char *call)
 {
     for (struct CUstream_st *s = tn_fake_streams; s; s = s->next)
         if (s->capture && s->blocking)
-            return ends(s->capture, cudaErrorStreamCaptureImplicit, call, "the legacy stream would wait for it");
+            return ends(s->capture, cudaErrorStreamCaptureImplicit, call,
+                        "the legacy stream would wait for it");
     return cudaSuccess;
 }
 
@@ -135,9 +85,10 @@ uint64_t tn_fake_capture_of(const struct CUstream_st *s)
 }
 
 /* --- recording */
-cudaError_t tn_fake_capture_put(struct CUstream_st *s, const struct tn_fake_kind *kind, const void *what, size_t bytes)
+cudaError_t tn_fake_capture_put(struct CUstream_st *s, const struct tn_fake_kind *kind, const void *what,
+                                size_t bytes)
 {
-    struct node x = {.kind = kind, .what = (void *)what, .bytes = bytes, .device = s->device};
+    struct tn_fake_node x = {.kind = kind, .what = (void *)what, .bytes = bytes, .device = s->device};
     uint32_t number;
     void *lost;
 
@@ -148,7 +99,7 @@ cudaError_t tn_fake_capture_put(struct CUstream_st *s, const struct tn_fake_kind
     if (s->capture->invalid)
         return tn_fake_error(cudaErrorStreamCaptureInvalidated, "%s: the recording has failed", kind->name);
     tn_fake_set_copy(&x.before, &s->heads);
-    number = body_add(s->capture->body, &x);
+    number = tn_fake_body_add(s->capture->body, &x);
     s->heads.n = 0;
     set_add(&s->heads, number);
     return cudaSuccess;
@@ -174,16 +125,20 @@ cudaError_t tn_fake_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
     while (c && c->id != e->captured)
         c = c->next;
     if (!c)
-        return tn_fake_error(cudaErrorInvalidValue, "cudaStreamWaitEvent: the event was last recorded in a graph that "
+        return tn_fake_error(cudaErrorInvalidValue,
+                             "cudaStreamWaitEvent: the event was last recorded in a graph that "
                              "is finished");
     if (c->invalid)
-        return tn_fake_error(cudaErrorStreamCaptureInvalidated, "cudaStreamWaitEvent: the recording has failed");
+        return tn_fake_error(cudaErrorStreamCaptureInvalidated,
+                             "cudaStreamWaitEvent: the recording has failed");
     if (s->capture && s->capture != c) {
         s->capture->invalid = 1;
-        return ends(c, cudaErrorStreamCaptureMerge, "cudaStreamWaitEvent", "for an event of another recording");
+        return ends(c, cudaErrorStreamCaptureMerge, "cudaStreamWaitEvent",
+                    "for an event of another recording");
     }
     if (!s->number)
-        return ends(c, cudaErrorStreamCaptureImplicit, "cudaStreamWaitEvent", "the legacy stream cannot join");
+        return ends(c, cudaErrorStreamCaptureImplicit, "cudaStreamWaitEvent",
+                    "the legacy stream cannot join");
     if (!s->capture)
         s->capture = c, s->heads.n = 0;
     for (uint32_t i = 0; i < e->heads.n; i++)
@@ -221,11 +176,11 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 }
 
 /* Marks the nodes that come before these, and these. */
-static void mark(const struct body *b, const struct tn_fake_set *from, char *marked)
+static void mark(const struct tn_fake_body *b, const struct tn_fake_set *from, char *marked)
 {
     for (uint32_t i = 0; i < from->n; i++)
         marked[from->node[i]] = 1;
-    for (uint32_t i = b->n; i-- > 0;)            /* nodes come after those that they depend on */
+    for (uint32_t i = b->n; i-- > 0;) /* nodes come after those that they depend on */
         for (uint32_t k = 0; marked[i] && k < b->node[i].before.n; k++)
             marked[b->node[i].before.node[k]] = 1;
 }
@@ -260,7 +215,6 @@ static void leave(struct tn_fake_capture *c)
 static cudaError_t end(struct CUstream_st *s, cudaGraph_t *out)
 {
     struct tn_fake_capture *c = s->capture;
-    struct CUgraph_st *g;
     cudaError_t e = cudaSuccess;
 
     if (!c)
@@ -270,19 +224,17 @@ static cudaError_t end(struct CUstream_st *s, cudaGraph_t *out)
     if (c->mode != cudaStreamCaptureModeRelaxed && !pthread_equal(c->thread, pthread_self()))
         return ends(c, cudaErrorStreamCaptureWrongThread, "cudaStreamEndCapture", "another thread began it");
     if (c->invalid)
-        e = tn_fake_error(cudaErrorStreamCaptureInvalidated, "cudaStreamEndCapture: the recording has failed");
+        e = tn_fake_error(cudaErrorStreamCaptureInvalidated,
+                          "cudaStreamEndCapture: the recording has failed");
     else if (unjoined(c))
-        e = tn_fake_error(cudaErrorStreamCaptureUnjoined, "cudaStreamEndCapture: work of another stream that joined "
+        e = tn_fake_error(cudaErrorStreamCaptureUnjoined,
+                          "cudaStreamEndCapture: work of another stream that joined "
                           "is not waited for");
     leave(c);
     if (e)
-        body_drop(c->body);
-    else {
-        if (!(g = calloc(1, sizeof *g)))
-            tn_fake_die("no memory for a graph");
-        g->body = c->body, g->next = graphs, graphs = g;
-        *out = g;
-    }
+        tn_fake_body_drop(c->body);
+    else
+        *out = tn_fake_graph_new(c->body);
     free(c);
     return e;
 }
@@ -302,13 +254,15 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 
 static enum cudaStreamCaptureStatus status_of(const struct CUstream_st *s)
 {
-    return !s->capture ? cudaStreamCaptureStatusNone
-                       : s->capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+    return !s->capture           ? cudaStreamCaptureStatusNone
+           : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
 }
 
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status, unsigned long long *id,
-                                     cudaGraph_t *graph, const cudaGraphNode_t **nodes,
-                                     const cudaGraphEdgeData **edges, size_t *n)
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
+                                     unsigned long long *id, cudaGraph_t *graph,
+                                     const cudaGraphNode_t **nodes, const cudaGraphEdgeData **edges,
+                                     size_t *n)
 {
     struct CUstream_st *s;
 
@@ -335,137 +289,4 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 
     thread_mode = *mode, *mode = old;
     return cudaSuccess;
-}
-
-/* --- graphs */
-#define FIND(list, x) __extension__({ __typeof__(list) *at_ = &(list); while (*at_ && *at_ != (x)) at_ = &(*at_)->next; at_; })
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
-{
-    struct CUgraphExec_st *x = calloc(1, sizeof *x);
-    cudaError_t e = cudaSuccess;
-
-    (void)flags;
-    *out = NULL;
-    tn_fake_lock();
-    if (!x)
-        tn_fake_die("no memory for a graph");
-    if (!*FIND(graphs, graph)) {
-        e = tn_fake_error(cudaErrorInvalidValue, "cudaGraphInstantiate: %p is no graph, or no more", (void *)graph);
-        free(x);
-    } else {
-        x->body = graph->body, x->body->refs++;
-        x->next = execs, execs = x;
-        *out = x;
-    }
-    tn_fake_unlock();
-    return e;
-}
-
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
-{
-    return cudaGraphInstantiate(out, graph, flags);
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    struct CUgraph_st **at;
-    cudaError_t e = cudaSuccess;
-
-    tn_fake_lock();
-    if (!*(at = FIND(graphs, graph)))
-        e = tn_fake_error(cudaErrorInvalidValue, "cudaGraphDestroy: %p is no graph, or no more", (void *)graph);
-    else {
-        *at = graph->next;
-        body_drop(graph->body);
-        free(graph);
-    }
-    tn_fake_unlock();
-    return e;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    struct CUgraphExec_st **at;
-    cudaError_t e = cudaSuccess;
-
-    tn_fake_lock();
-    if (!*(at = FIND(execs, exec)))
-        e = tn_fake_error(cudaErrorInvalidValue, "cudaGraphExecDestroy: %p is no graph, or no more", (void *)exec);
-    else {
-        *at = exec->next;
-        tn_fake_op_drop(exec->last);
-        body_drop(exec->body);
-        free(exec);
-    }
-    tn_fake_unlock();
-    return e;
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    (void)exec, (void)stream;
-    return cudaSuccess;
-}
-
-/* The operations of one replay, between the stream's last and its next. */
-static void replay(struct CUgraphExec_st *x, struct CUstream_st *s)
-{
-    const struct body *b = x->body;
-    struct tn_fake_op **op = calloc(b->n + 1, sizeof *op);
-    struct tn_fake_op *first = tn_fake_op_new(s->device, &tn_fake_nothing, NULL, 0);
-    struct tn_fake_op *last = tn_fake_op_new(s->device, &tn_fake_nothing, NULL, 0);
-
-    if (!op)
-        tn_fake_die("no memory for a replay");
-    tn_fake_op_after(first, x->last);
-    tn_fake_append(s, first);
-    for (uint32_t i = 0; i < b->n; i++) {
-        const struct node *x_i = &b->node[i];
-
-        op[i] = tn_fake_op_new(x_i->device, x_i->kind, x_i->what, x_i->bytes);
-        tn_fake_op_after(op[i], first);
-        for (uint32_t k = 0; k < x_i->before.n; k++)
-            tn_fake_op_after(op[i], op[x_i->before.node[k]]);
-        tn_fake_op_after(last, op[i]);
-        tn_fake_op_submit(op[i]);
-    }
-    tn_fake_append(s, last);
-    for (uint32_t i = 0; i < b->n; i++)
-        tn_fake_op_drop(op[i]);
-    free(op);
-    tn_fake_op_drop(x->last);
-    x->last = tn_fake_op_hold(last);
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
-{
-    struct CUstream_st *s;
-    cudaError_t e = tn_fake_failed();
-
-    tn_fake_lock();
-    s = tn_fake_stream(stream, "cudaGraphLaunch");
-    if (!s)
-        e = cudaErrorInvalidResourceHandle;
-    else if (!*FIND(execs, exec))
-        e = tn_fake_error(cudaErrorInvalidValue, "cudaGraphLaunch: %p is no graph, or no more", (void *)exec);
-    else if (s->capture)
-        e = tn_fake_error(cudaErrorNotSupported, "cudaGraphLaunch: a graph within a graph is not for this fake");
-    else if (!e && !(s->blocking && (e = tn_fake_forbidden_legacy("cudaGraphLaunch")))) {
-        tn_fake_counts.replays++;
-        replay(exec, s);
-    }
-    tn_fake_unlock();
-    return tn_fake_last(e);
-}
-
-uint32_t tn_fake_graph_leaks(void)
-{
-    uint32_t n = 0;
-
-    for (struct CUgraph_st *g = graphs; g; g = g->next)
-        n++;
-    for (struct CUgraphExec_st *x = execs; x; x = x->next)
-        n++;
-    return n;
 }

@@ -1,14 +1,14 @@
 /* copy.c - memory by the runtime's calls: allocation, copies, fills, functions of the host.
  *
- * A copy from pageable memory takes its source before the call returns, one from page-locked memory when it runs; a copy
- * to pageable memory returns when it is done. Both ends are looked up when the call is made. */
+ * A copy from pageable memory takes its source before the call returns, one from page-locked memory when it
+ * runs; a copy to pageable memory returns when it is done. Both ends are looked up when the call is made. */
 #include "fake.h"
 
 struct copy {
     void *to;
     const void *from;
     size_t bytes;
-    int embedded, byte;                          /* the source follows this struct; a fill's value */
+    int embedded, byte; /* the source follows this struct; a fill's value */
 };
 
 /* --- allocation */
@@ -89,7 +89,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const vo
     memset(out, 0, sizeof *out);
     tn_fake_lock();
     if (tn_fake_room(p) && tn_fake_is_device(p))
-        out->type = cudaMemoryTypeDevice, out->device = tn_fake_is_device(p) - 1, out->devicePointer = (void *)p;
+        out->type = cudaMemoryTypeDevice, out->device = tn_fake_is_device(p) - 1,
+        out->devicePointer = (void *)p;
     else if (tn_fake_is_pinned(p, 1))
         out->type = cudaMemoryTypeHost, out->hostPointer = out->devicePointer = (void *)p;
     else
@@ -132,7 +133,8 @@ static cudaError_t check_end(const char *which, int on_device, const void *p, si
     if (wrong)
         return tn_fake_error(cudaErrorInvalidValue, "cudaMemcpyAsync: its %s: %s", which, wrong);
     if (!on_device && (tn_fake_is_device(p) || !p))
-        return tn_fake_error(cudaErrorInvalidValue, "cudaMemcpyAsync: its %s, %p, is no memory of the host", which, p);
+        return tn_fake_error(cudaErrorInvalidValue, "cudaMemcpyAsync: its %s, %p, is no memory of the host",
+                             which, p);
     return cudaSuccess;
 }
 
@@ -153,7 +155,8 @@ static cudaError_t check_copy(const struct copy *c, enum cudaMemcpyKind kind)
     if ((e = check_end("destination", kind != cudaMemcpyDeviceToHost, c->to, c->bytes)) ||
         (e = check_end("source", kind != cudaMemcpyHostToDevice, c->from, c->bytes)))
         return e;
-    if ((const char *)c->to < (const char *)c->from + c->bytes && (const char *)c->from < (const char *)c->to + c->bytes)
+    if ((const char *)c->to < (const char *)c->from + c->bytes &&
+        (const char *)c->from < (const char *)c->to + c->bytes)
         return tn_fake_error(cudaErrorInvalidValue, "cudaMemcpyAsync: source and destination overlap");
     return cudaSuccess;
 }
@@ -179,14 +182,17 @@ static cudaError_t put_from_host(struct copy *c, const struct tn_fake_kind *kind
 /* What of it may not be recorded. */
 static cudaError_t check_recorded(const struct copy *c, enum cudaMemcpyKind kind, const struct CUstream_st *s)
 {
-    const void *host = kind == cudaMemcpyHostToDevice ? c->from : kind == cudaMemcpyDeviceToHost ? c->to : NULL;
+    const void *host = kind == cudaMemcpyHostToDevice   ? c->from
+                       : kind == cudaMemcpyDeviceToHost ? c->to
+                                                        : NULL;
 
     return s->capture && host && !tn_fake_is_pinned(host, c->bytes)
                ? tn_fake_forbidden(s, "cudaMemcpyAsync of pageable memory")
                : cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     struct copy c = {.to = to, .from = from, .bytes = bytes};
     struct CUstream_st *s;

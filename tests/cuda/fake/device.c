@@ -1,4 +1,5 @@
-/* device.c - which devices there are: what an H200 says of itself. TENON_FAKE_DEVICES=N: how many, 8 if not said. */
+/* device.c - which devices there are: what an H200 says of itself. TENON_FAKE_DEVICES=N: how many, 8 if not
+ * said. */
 #include "fake.h"
 
 static _Thread_local int current;
@@ -59,7 +60,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->maxThreadsPerBlock = 1024, p->maxThreadsPerMultiProcessor = 2048, p->regsPerBlock = 65536;
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10;
+    p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10,
+    p->sharedMemPerMultiprocessor = 228 << 10;
     p->memoryBusWidth = 6144, p->l2CacheSize = 60 << 20, p->unifiedAddressing = 1, p->ECCEnabled = 1;
     p->pciBusID = 0x10 + device;
     return cudaSuccess;
@@ -134,7 +136,10 @@ static const struct {
     cudaError_t code;
     const char *name, *text;
 } errors[] = {
-#define ERROR(name, text) {cudaError##name, "cudaError" #name, text}
+#define ERROR(name, text)                                                                                    \
+    {                                                                                                        \
+        cudaError##name, "cudaError" #name, text                                                             \
+    }
     {cudaSuccess, "cudaSuccess", "no error"},
     ERROR(InvalidValue, "invalid argument"),
     ERROR(MemoryAllocation, "out of memory"),
@@ -156,9 +161,11 @@ static const struct {
     ERROR(StreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     ERROR(StreamCaptureUnjoined, "capturing stream has unjoined work"),
     ERROR(StreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    ERROR(StreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream"),
+    ERROR(StreamCaptureImplicit,
+          "operation would make the legacy stream depend on a capturing blocking stream"),
     ERROR(CapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    ERROR(StreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    ERROR(StreamCaptureWrongThread,
+          "attempt to terminate a thread-local capture sequence from another thread"),
 };
 
 static size_t find(cudaError_t e)

@@ -1,7 +1,7 @@
 /* launch.cpp - what nvcc's code calls: kernels are made known when a plugin is loaded, and launched.
  *
- * A launch is routed by the kernel's name to its twin (twin.h). Its parameters are copied, and looked through for
- * addresses of the host, of another device, of memory that was freed. */
+ * A launch is routed by the kernel's name to its twin (twin.h). Its parameters are copied, and looked through
+ * for addresses of the host, of another device, of memory that was freed. */
 #include "fake.h"
 #include "twin.h"
 #include <cxxabi.h>
@@ -9,11 +9,11 @@
 #define MOST 512
 
 struct kernel {
-    const void *host;                            /* the function that the program knows it by */
+    const void *host; /* the function that the program knows it by */
     char *name;
     const struct tn_fake_twin *twin;
 };
-struct launch {                                  /* an operation; its parameters follow, each at a multiple of 64 bytes */
+struct launch { /* an operation; its parameters follow, each at a multiple of 64 bytes */
     const struct kernel *kernel;
     uint32_t grid[3], block[3];
 };
@@ -88,8 +88,9 @@ extern "C" void __cudaUnregisterFatBinary(void **handle)
     (void)handle;
 }
 
-extern "C" void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int threads,
-                                       uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid, int *warp)
+extern "C" void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+                                       int threads, uint3 *tid, uint3 *bid, dim3 *block, dim3 *grid,
+                                       int *warp)
 {
     char text[300];
     struct kernel *k = &kernels[n_kernel];
@@ -123,7 +124,8 @@ static thread_local struct {
     cudaStream_t stream;
 } configured;
 
-extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, struct CUstream_st *stream)
+extern "C" unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared,
+                                                struct CUstream_st *stream)
 {
     configured = {grid, block, shared, stream};
     return 0;
@@ -162,7 +164,8 @@ static const char *title(const void *what)
     return ((const struct launch *)what)->kernel->name;
 }
 
-static const struct tn_fake_kind kind = {.name = "a launch", .begin = NULL, .ready = NULL, .run = run, .title = title};
+static const struct tn_fake_kind kind = {
+    .name = "a launch", .begin = NULL, .ready = NULL, .run = run, .title = title};
 
 static cudaError_t check(const struct kernel *k, dim3 g, dim3 b, size_t shared)
 {
@@ -174,8 +177,9 @@ static cudaError_t check(const struct kernel *k, dim3 g, dim3 b, size_t shared)
         tn_fake_die("the kernel %s has more than 16 parameters", k->name);
     if (!threads || threads > 1024 || b.z > 64 || !g.x || !g.y || !g.z || g.x > 2147483647u || g.y > 65535 ||
         g.z > 65535 || shared)
-        return tn_fake_error(cudaErrorInvalidConfiguration, "%s: %u %u %u blocks of %u %u %u threads, %zu bytes", k->name,
-                             g.x, g.y, g.z, b.x, b.y, b.z, shared);
+        return tn_fake_error(cudaErrorInvalidConfiguration,
+                             "%s: %u %u %u blocks of %u %u %u threads, %zu bytes", k->name, g.x, g.y, g.z,
+                             b.x, b.y, b.z, shared);
     return cudaSuccess;
 }
 
@@ -191,7 +195,7 @@ static cudaError_t put(cudaStream_t stream, const void *what, size_t bytes)
         return tn_fake_put(stream, &kind, what, bytes);
     cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
     e = tn_fake_put(other, &kind, what, bytes);
-    cudaStreamDestroy(other);                    /* what is on it runs nevertheless */
+    cudaStreamDestroy(other); /* what is on it runs nevertheless */
     return e;
 }
 
@@ -221,7 +225,8 @@ static void free_what_it_reads(const char *bytes, size_t size)
         }
 }
 
-static cudaError_t launch(const struct kernel *k, dim3 g, dim3 b, void **parameters, size_t shared, cudaStream_t stream)
+static cudaError_t launch(const struct kernel *k, dim3 g, dim3 b, void **parameters, size_t shared,
+                          cudaStream_t stream)
 {
     cudaError_t e = check(k, g, b, shared);
     size_t bytes = HEAD;
@@ -241,15 +246,16 @@ static cudaError_t launch(const struct kernel *k, dim3 g, dim3 b, void **paramet
         free_what_it_reads(what, bytes);
     wrong = tn_fake_parameter(*tn_fake_current(), what + HEAD, bytes - HEAD);
     if (wrong)
-        e = tn_fake_error(cudaErrorIllegalAddress, "%s is launched with a parameter in which, %s", k->name, wrong);
+        e = tn_fake_error(cudaErrorIllegalAddress, "%s is launched with a parameter in which, %s", k->name,
+                          wrong);
     else
         e = put(stream, what, bytes);
     free(what);
     return e;
 }
 
-extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 g, dim3 b, void **parameters, size_t shared,
-                                          cudaStream_t stream)
+extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 g, dim3 b, void **parameters,
+                                          size_t shared, cudaStream_t stream)
 {
     const struct kernel *k = find_kernel(handle);
     cudaError_t e = tn_fake_failed();
@@ -263,13 +269,14 @@ extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 g, dim3 b, v
     return tn_fake_last(e);
 }
 
-extern "C" cudaError_t cudaLaunchKernel(const void *function, dim3 g, dim3 b, void **parameters, size_t shared,
-                                        cudaStream_t stream)
+extern "C" cudaError_t cudaLaunchKernel(const void *function, dim3 g, dim3 b, void **parameters,
+                                        size_t shared, cudaStream_t stream)
 {
     return __cudaLaunchKernel((cudaKernel_t)find_kernel(function), g, b, parameters, shared, stream);
 }
 
-extern "C" cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *function, void **parameters)
+extern "C" cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *c, const void *function,
+                                           void **parameters)
 {
     return cudaLaunchKernel(function, c->gridDim, c->blockDim, parameters, c->dynamicSmemBytes, c->stream);
 }

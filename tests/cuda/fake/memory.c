@@ -1,9 +1,10 @@
 /* memory.c - memory of the fake devices, and page-locked memory of the host.
  *
- * Each device has a range of addresses of its own, never used twice. An allocation ends (but for its alignment of 256
- * bytes) at the end of a page, with pages nobody may touch behind it and in front of it; what is left of its own pages
- * is filled and looked at after each operation. It begins as all ones, so as NaN in every dtype. The host may not touch
- * a device's memory; while an operation runs its device's allocations are opened, and no others. */
+ * Each device has a range of addresses of its own, never used twice. An allocation ends (but for its
+ * alignment of 256 bytes) at the end of a page, with pages nobody may touch behind it and in front of it;
+ * what is left of its own pages is filled and looked at after each operation. It begins as all ones, so as
+ * NaN in every dtype. The host may not touch a device's memory; while an operation runs its device's
+ * allocations are opened, and no others. */
 #include "fake.h"
 #include <errno.h>
 #include <signal.h>
@@ -11,21 +12,21 @@
 #include <unistd.h>
 
 #define REGION ((size_t)1 << 38)
-#define TOTAL (UINT64_C(143771) << 20)           /* of a device, as an H200 has */
+#define TOTAL (UINT64_C(143771) << 20) /* of a device, as an H200 has */
 #define PAGE ((size_t)4096)
 #define GUARD ((size_t)64 << 10)
-#define LARGE ((size_t)2 << 20)                  /* a large page: memory of many is opened and closed at once */
+#define LARGE ((size_t)2 << 20) /* a large page: memory of many is opened and closed at once */
 #define FILL 0xff
 
 struct block {
     char *at, *pages;
     size_t bytes, page_bytes;
-    int device, live;                            /* device -1: page-locked memory of the host */
+    int device, live; /* device -1: page-locked memory of the host */
 };
 
 static struct region {
     char *at;
-    size_t used, taken;                          /* addresses; bytes of live allocations */
+    size_t used, taken; /* addresses; bytes of live allocations */
 } regions[TN_FAKE_DEVICES];
 static struct block *blocks;
 static uint32_t n_block;
@@ -55,7 +56,9 @@ static const struct block *near(const void *p)
 
     for (uint32_t i = n_block; i > 0; i--) {
         const struct block *b = &blocks[i - 1];
-        const ptrdiff_t away = c < b->at ? b->at - c : c < b->at + b->bytes ? 0 : c - b->at - (ptrdiff_t)b->bytes + 1;
+        const ptrdiff_t away = c < b->at              ? b->at - c
+                               : c < b->at + b->bytes ? 0
+                                                      : c - b->at - (ptrdiff_t)b->bytes + 1;
 
         if (away < least)
             best = b, least = away;
@@ -100,12 +103,12 @@ static const char *place(const void *p)
     else if (!b)
         snprintf(text, sizeof text, "%p is in no allocation", p);
     else if (c >= b->at && c < b->at + b->bytes)
-        snprintf(text, sizeof text, "%p is %td bytes into an allocation of %zu bytes%s", p, c - b->at, b->bytes,
-                 b->live ? "" : " that was freed");
+        snprintf(text, sizeof text, "%p is %td bytes into an allocation of %zu bytes%s", p, c - b->at,
+                 b->bytes, b->live ? "" : " that was freed");
     else
         snprintf(text, sizeof text, "%p is %td bytes %s an allocation of %zu bytes%s", p,
-                 c < b->at ? b->at - c : c - b->at - (ptrdiff_t)b->bytes, c < b->at ? "in front of" : "past the end of",
-                 b->bytes, b->live ? "" : " that was freed");
+                 c < b->at ? b->at - c : c - b->at - (ptrdiff_t)b->bytes,
+                 c < b->at ? "in front of" : "past the end of", b->bytes, b->live ? "" : " that was freed");
     return text;
 }
 
@@ -115,7 +118,8 @@ const char *tn_fake_range(int device, const void *p, size_t bytes)
     const struct block *b = find(p);
 
     if (!b || b->device < 0) {
-        snprintf(text, sizeof text, "%s", b ? "page-locked memory of the host is taken for the device's" : place(p));
+        snprintf(text, sizeof text, "%s",
+                 b ? "page-locked memory of the host is taken for the device's" : place(p));
         return text;
     }
     if (b->device != device) {
@@ -123,8 +127,9 @@ const char *tn_fake_range(int device, const void *p, size_t bytes)
         return text;
     }
     if ((const char *)p + bytes > b->at + b->bytes) {
-        snprintf(text, sizeof text, "%zu bytes from %p go %td bytes past the end of an allocation of %zu bytes", bytes,
-                 p, (const char *)p + bytes - (b->at + b->bytes), b->bytes);
+        snprintf(text, sizeof text,
+                 "%zu bytes from %p go %td bytes past the end of an allocation of %zu bytes", bytes, p,
+                 (const char *)p + bytes - (b->at + b->bytes), b->bytes);
         return text;
     }
     return NULL;
@@ -189,8 +194,12 @@ cudaError_t tn_fake_alloc(int device, size_t bytes, void **out)
     if (!bytes)
         return cudaSuccess;
     b = add();
-    *b = (struct block){.at = r->at + r->used + pages - size, .pages = r->at + r->used, .bytes = bytes,
-                        .page_bytes = pages, .device = device, .live = 1};
+    *b = (struct block){.at = r->at + r->used + pages - size,
+                        .pages = r->at + r->used,
+                        .bytes = bytes,
+                        .page_bytes = pages,
+                        .device = device,
+                        .live = 1};
     r->used += pages + GUARD, r->taken += bytes;
     protect(b, PROT_READ | PROT_WRITE);
     if (pages >= LARGE)
@@ -207,7 +216,8 @@ cudaError_t tn_fake_free(void *p)
     struct block *b = find(p);
 
     if (!b || b->device < 0 || b->at != p)
-        return tn_fake_error(cudaErrorInvalidValue, "cudaFree: %s", b ? "not the begin of an allocation" : place(p));
+        return tn_fake_error(cudaErrorInvalidValue, "cudaFree: %s",
+                             b ? "not the begin of an allocation" : place(p));
     b->live = 0;
     regions[b->device].taken -= b->bytes;
     protect(b, PROT_NONE);
@@ -224,7 +234,8 @@ cudaError_t tn_fake_pin(size_t bytes, void **out)
     if (at == MAP_FAILED)
         return tn_fake_last(cudaErrorMemoryAllocation);
     memset(at, FILL, pages);
-    *add() = (struct block){.at = at, .pages = at, .bytes = bytes, .page_bytes = pages, .device = -1, .live = 1};
+    *add() =
+        (struct block){.at = at, .pages = at, .bytes = bytes, .page_bytes = pages, .device = -1, .live = 1};
     *out = at;
     return cudaSuccess;
 }
@@ -312,7 +323,7 @@ static void fault(int signal, siginfo_t *info, void *context)
     }
     if (operation)
         tn_fake_die("%s touches %p, where there is nothing", operation, info->si_addr);
-    sigaction(SIGSEGV, &before, NULL);           /* not ours: happens again */
+    sigaction(SIGSEGV, &before, NULL); /* not ours: happens again */
 }
 
 __attribute__((constructor)) static void watch(void)

@@ -1,11 +1,7 @@
 /* say.c - what the fakes say, the lock, the order's random numbers, the faults that a test plants, the end.
  *
- * TENON_FAKE_SEED=N       which order; mixed with the rank, so that ranks differ
- * TENON_FAKE_TRACE=1      each operation as it runs
- * TENON_FAKE_SUMMARY=1    at the end, what was done
- * TENON_FAKE_FAULT=NAME:N plants a fault at the N-th call that could have it (N+: from there on in all of them): it is the
- *                         program that errs, not the fake
- * TENON_FAKE_RANK=R       only on this rank */
+ * What the variables TENON_FAKE_* mean is in README.md. A planted fault is the program's, not the fake's: the fake
+ * does what it would do if the program had erred. */
 #include "fake.h"
 #include <pthread.h>
 #include <stdarg.h>
@@ -151,20 +147,22 @@ static void at_end(int status, void *unused)
 
     (void)unused;
     if (getpid() != process)
-        return;                                  /* a probe's child */
+        return; /* a probe's child */
     tn_fake_queue_leaks(&streams, &events);
     if (number("TENON_FAKE_SUMMARY", 0))
         fprintf(stderr,
-                "fake: seed %ld, %llu launches, %llu products, %llu copies, %llu fills, %llu waits, %llu collectives, "
+                "fake: seed %ld, %llu launches, %llu products, %llu copies, %llu fills, %llu waits, %llu "
+                "collectives, "
                 "%llu replays, %llu questions\n",
-                number("TENON_FAKE_SEED", 0), (unsigned long long)c->launches, (unsigned long long)c->products,
-                (unsigned long long)c->copies, (unsigned long long)c->fills, (unsigned long long)c->waits,
-                (unsigned long long)c->collectives, (unsigned long long)c->replays, (unsigned long long)c->questions);
+                number("TENON_FAKE_SEED", 0), (unsigned long long)c->launches,
+                (unsigned long long)c->products, (unsigned long long)c->copies, (unsigned long long)c->fills,
+                (unsigned long long)c->waits, (unsigned long long)c->collectives,
+                (unsigned long long)c->replays, (unsigned long long)c->questions);
     if (status)
-        return;                                  /* who fails need not tidy up */
+        return; /* who fails need not tidy up */
     if (memory || streams || events || graphs || library_objects)
-        tn_fake_blame("leaked: %u allocations, %u streams, %u events, %u graphs, %u communicators", memory, streams,
-                      events, graphs, library_objects);
+        tn_fake_blame("leaked: %u allocations, %u streams, %u events, %u graphs, %u communicators", memory,
+                      streams, events, graphs, library_objects);
     if (blamed)
         _exit(97);
 }

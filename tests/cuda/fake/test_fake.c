@@ -1,5 +1,6 @@
-/* test_fake.c - does the fake runtime keep CUDA's rules, and say what breaks them? Each case runs in a process of its own,
- * which the fake ends with 0, 97 or 98; what it must say is in the table. Orders are tried with many seeds. */
+/* test_fake.c - does the fake runtime keep CUDA's rules, and say what breaks them? Each case runs in a
+ * process of its own, which the fake ends with 0, 97 or 98; what it must say is in the table. Orders are
+ * tried with many seeds. */
 #include "fake.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,11 +10,11 @@ static cudaEvent_t event, other;
 static char *device, *more;
 static int wrong;
 
-#define MUST(call, result)                                                                                            \
-    do {                                                                                                              \
-        const int got_ = (int)(call);                                                                                 \
-        if (got_ != (int)(result))                                                                                    \
-            printf("line %d: %s is %d, not %d\n", __LINE__, #call, got_, (int)(result)), wrong = 1;                   \
+#define MUST(call, result)                                                                                   \
+    do {                                                                                                     \
+        const int got_ = (int)(call);                                                                        \
+        if (got_ != (int)(result))                                                                           \
+            printf("line %d: %s is %d, not %d\n", __LINE__, #call, got_, (int)(result)), wrong = 1;          \
     } while (0)
 
 static void begin(void)
@@ -60,7 +61,7 @@ static int with_event(void)
     return first_byte(device);
 }
 
-static int blocking_streams(void)                /* each waits for the stream NULL */
+static int blocking_streams(void) /* each waits for the stream NULL */
 {
     cudaStream_t s;
 
@@ -73,7 +74,7 @@ static int blocking_streams(void)                /* each waits for the stream NU
     return first_byte(device);
 }
 
-static int copies(char *from)                    /* is its source taken late? */
+static int copies(char *from) /* is its source taken late? */
 {
     *from = 10;
     MUST(cudaMemcpyAsync(device, from, 1, cudaMemcpyHostToDevice, a), 0);
@@ -218,13 +219,13 @@ static void reach(void *where)
     *(char *)where = 1;
 }
 
-static void past_the_end(void)                   /* within the alignment: found by what was filled */
+static void past_the_end(void) /* within the alignment: found by what was filled */
 {
     MUST(cudaLaunchHostFunc(a, reach, device + 1000), 0);
     MUST(cudaStreamSynchronize(a), 0);
 }
 
-static void far_past_the_end(void)               /* beyond it: by the page */
+static void far_past_the_end(void) /* beyond it: by the page */
 {
     MUST(cudaLaunchHostFunc(a, reach, device + 1024), 0);
     MUST(cudaStreamSynchronize(a), 0);
@@ -287,11 +288,14 @@ static void leaks(void)
 static const struct {
     const char *name;
     int (*run)(void);
-    int least, most;                             /* of the answers with all seeds; both must be seen */
+    int least, most; /* of the answers with all seeds; both must be seen */
 } orders[] = {
-    {"two streams without an event", without_event, 10, 11}, {"two streams with an event", with_event, 11, 11},
-    {"blocking streams", blocking_streams, 11, 11}, {"a pageable source", pageable, 10, 10},
-    {"a page-locked source", page_locked, 10, 11}, {"recorded on two streams", joined, 10, 10},
+    {"two streams without an event", without_event, 10, 11},
+    {"two streams with an event", with_event, 11, 11},
+    {"blocking streams", blocking_streams, 11, 11},
+    {"a pageable source", pageable, 10, 10},
+    {"a page-locked source", page_locked, 10, 11},
+    {"recorded on two streams", joined, 10, 10},
 };
 static const struct {
     const char *name;
@@ -358,7 +362,8 @@ static int try_order(size_t i)
     }
     if (least == orders[i].least && most == orders[i].most)
         return 0;
-    printf("%s: answers from %d to %d, not from %d to %d\n", orders[i].name, least, most, orders[i].least, orders[i].most);
+    printf("%s: answers from %d to %d, not from %d to %d\n", orders[i].name, least, most, orders[i].least,
+           orders[i].most);
     return 1;
 }
 
@@ -369,7 +374,8 @@ static int try_fault(size_t i)
 
     if (status == faults[i].status && strstr(text, faults[i].says) && !strstr(text, "line "))
         return 0;
-    printf("%s: status %d, not %d and \"%s\": %s\n", faults[i].name, status, faults[i].status, faults[i].says, text);
+    printf("%s: status %d, not %d and \"%s\": %s\n", faults[i].name, status, faults[i].status, faults[i].says,
+           text);
     return 1;
 }
 
@@ -388,7 +394,7 @@ int main(int argc, char **argv)
             faults[i].run();
         end();
         if (answer)
-            _exit(wrong ? 1 : answer);           /* an answer is no failure, and hides none: it was said */
+            _exit(wrong ? 1 : answer); /* an answer is no failure, and hides none: it was said */
         return wrong;
     }
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)

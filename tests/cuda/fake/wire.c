@@ -1,9 +1,10 @@
 /* wire.c - processes that exchange what they post, through files in memory.
  *
- * Each rank of a communicator appends to a file of its own: a head, then bytes. The others read it in order, and sort
- * what they find: collectives, sends to them, receives from them. A small file that all map says how far each file
- * goes, how far each rank has read each of the others, and who is here. Once all have opened all, the names are removed, so
- * nothing is left behind, however a process ends. What all have read is given back. */
+ * Each rank of a communicator appends to a file of its own: a head, then bytes. The others read it in order,
+ * and sort what they find: collectives, sends to them, receives from them. A small file that all map says how
+ * far each file goes, how far each rank has read each of the others, and who is here. Once all have opened
+ * all, the names are removed, so nothing is left behind, however a process ends. What all have read is given
+ * back. */
 #include "wire.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,7 @@
 
 struct member {
     _Atomic int32_t process, here, opened, left, aborted, device;
-    _Atomic uint64_t end, read[TN_WIRE_RANKS];   /* read: how far this rank has read each of the others */
+    _Atomic uint64_t end, read[TN_WIRE_RANKS]; /* read: how far this rank has read each of the others */
 };
 struct box {
     struct tn_wire_item *item;
@@ -27,7 +28,7 @@ struct tn_wire {
     char name[200], why[200];
     uint32_t n, me;
     int shared_fd, fd[TN_WIRE_RANKS], removed;
-    struct member *member;                       /* shared */
+    struct member *member; /* shared */
     uint64_t parsed[TN_WIRE_RANKS], punched;
     struct box box[TN_WIRE_RANKS][3];
 };
@@ -59,7 +60,7 @@ struct tn_wire *tn_wire_open(const char *name, uint32_t n, uint32_t rank, int de
     snprintf(w->name, sizeof w->name, "%s", name);
     w->n = n, w->me = rank;
     w->shared_fd = open_file(w, -1, O_RDWR | O_CREAT);
-    if (ftruncate(w->shared_fd, (off_t)bytes))   /* the same for all; begins as zeros */
+    if (ftruncate(w->shared_fd, (off_t)bytes)) /* the same for all; begins as zeros */
         tn_fake_die("nccl: no memory to share: %s", strerror(errno));
     w->member = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w->shared_fd, 0);
     if (w->member == MAP_FAILED)
@@ -103,8 +104,9 @@ int tn_wire_here(struct tn_wire *w, const char **why)
     for (uint32_t p = 0; p < w->n; p++) {
         for (uint32_t q = 0; q < p; q++)
             if (w->member[p].device == w->member[q].device) {
-                snprintf(w->why, sizeof w->why, "Duplicate GPU detected : rank %u and rank %u both on CUDA device %x",
-                         q, p, (unsigned)(0x10 + w->member[p].device));
+                snprintf(w->why, sizeof w->why,
+                         "Duplicate GPU detected : rank %u and rank %u both on CUDA device %x", q, p,
+                         (unsigned)(0x10 + w->member[p].device));
                 *why = w->why;
                 return -1;
             }
@@ -133,8 +135,8 @@ int tn_wire_lost(const struct tn_wire *w)
     for (uint32_t p = 0; p < w->n; p++) {
         const struct member *m = &w->member[p];
 
-        if (atomic_load(&m->aborted) ||
-            (atomic_load(&m->here) && !atomic_load(&m->left) && kill(atomic_load(&m->process), 0) && errno == ESRCH))
+        if (atomic_load(&m->aborted) || (atomic_load(&m->here) && !atomic_load(&m->left) &&
+                                         kill(atomic_load(&m->process), 0) && errno == ESRCH))
             return (int)p;
     }
     return -1;
@@ -145,7 +147,7 @@ void tn_wire_close(struct tn_wire *w)
     char path[256];
 
     remove_names(w);
-    if (!w->removed) {                           /* not all came */
+    if (!w->removed) { /* not all came */
         name_of(w, (int)w->me, path, sizeof path);
         unlink(path);
         name_of(w, -1, path, sizeof path);
@@ -239,13 +241,14 @@ const struct tn_wire_item *tn_wire_peek(struct tn_wire *w, uint32_t rank, int wh
 {
     struct box *b = &w->box[rank][which];
 
+    remove_names(w);
     if (i >= b->n)
         parse(w, rank);
     return i < b->n ? &b->item[i] : NULL;
 }
 
-void tn_wire_read(const struct tn_wire *w, uint32_t rank, const struct tn_wire_item *item, uint64_t offset, void *to,
-                  uint64_t bytes)
+void tn_wire_read(const struct tn_wire *w, uint32_t rank, const struct tn_wire_item *item, uint64_t offset,
+                  void *to, uint64_t bytes)
 {
     read_all(w->fd[rank], to, bytes, item->at + offset);
 }

@@ -6,14 +6,14 @@
 
 #define TN_WIRE_RANKS 32
 
-struct tn_wire_head {                            /* of what a rank has posted; its bytes follow */
+struct tn_wire_head { /* of what a rank has posted; its bytes follow */
     uint32_t op, dtype, reduce, peer;
     uint64_t count, bytes;
-    uint64_t place;                              /* among the operations of this communicator on that rank */
+    uint64_t place; /* among the operations of this communicator on that rank */
 };
 struct tn_wire_item {
     struct tn_wire_head head;
-    uint64_t at;                                 /* of its bytes in that rank's file */
+    uint64_t at; /* of its bytes in that rank's file */
 };
 struct tn_wire;
 
@@ -33,7 +33,7 @@ void tn_wire_post(struct tn_wire *w, const struct tn_wire_head *h, const void *b
 enum { TN_WIRE_ALL, TN_WIRE_SENT, TN_WIRE_WANTED };
 /* Number i of those that were not taken; NULL: not posted yet. Valid until the next take. */
 const struct tn_wire_item *tn_wire_peek(struct tn_wire *w, uint32_t rank, int which, uint32_t i);
-void tn_wire_read(const struct tn_wire *w, uint32_t rank, const struct tn_wire_item *item, uint64_t offset, void *to,
-                  uint64_t bytes);
+void tn_wire_read(const struct tn_wire *w, uint32_t rank, const struct tn_wire_item *item, uint64_t offset,
+                  void *to, uint64_t bytes);
 void tn_wire_take(struct tn_wire *w, uint32_t rank, int which, uint32_t n);
 #endif
