@@ -12,13 +12,13 @@ cd "${top_builddir:-.}" || exit 1
 grep -q __asan_init plugins/ref/.libs/ref.so && exit 77
 echo 'int main() { return 0; }' >"$out/none.cpp"
 $CXX -fsanitize=thread -o "$out/none" "$out/none.cpp" 2>"$out/log" && "$out/none" || exit 77
-include="-D_GNU_SOURCE -I$SRC/libcore/include -I$SRC/plugins/cuda -I$SRC/tests/conformance"
+include="-D_GNU_SOURCE -I$SRC/libcore/include -I$SRC/plugins/cuda -I$SRC/apps/tenon/check"
 cuda=$SRC/plugins/cuda
-conformance=$SRC/tests/conformance
+conformance=$SRC/apps/tenon/check
 
 kernel() # FILE.cu OBJECT
 {
-    $CXX -std=c++17 -O1 -g -Wno-unknown-pragmas -fsanitize=thread -DTN_CUDA_EMULATED $include -include "$SRC/tests/cuda/emu.h" \
+    $CXX -std=c++17 -O1 -g -Wno-unknown-pragmas -fsanitize=thread -DTN_CUDA_EMULATED -DTN_CUDA_SMALL $include -include "$SRC/tests/cuda/emu.h" \
         -x c++ -c "$1" -o "$2"
 }
 
@@ -28,7 +28,7 @@ for file in "$cuda"/*.cu; do
 done
 $CXX -std=c++17 -O2 -DTN_EMU_TSAN $include -c "$SRC/tests/cuda/emu.cpp" -o "$out/emu.o" || exit 1
 for file in "$cuda"/{nest,program,epilogue,ops,source}.c "$SRC/tests/cuda/test_tsan.c" \
-    "$conformance"/{conform,bench,build,memory,launch,host,program}.c; do
+    "$conformance"/{conform,bench,build,memory,launch,program}.c "$SRC/tests/conformance/host.c"; do
     $CC -std=c11 -O2 $include -c "$file" -o "$out/$(basename "$(dirname "$file")")-$(basename "$file" .c).o" || exit 1
 done
 link() { $CXX -fsanitize=thread -o "$out/test" "$out"/*.o -ldl -lpthread -lm; }
