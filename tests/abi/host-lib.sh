@@ -36,7 +36,7 @@ host_build()
     shift
     out=$(cd "$to" && grep '\.c$' sources | xargs -P 2 -n 12 sh -c 'for f in "$@"; do
             out=$(echo "$f" | tr / _).o
-            '"$*"' -std=c11 -D_GNU_SOURCE -DTN_VERSION="\"other\"" -DTN_PLUGINDIR="\"/nowhere\"" -Ilibcore/include -Ilibcore -Iapps/tenon \
+            '"$*"' -std=c11 -D_GNU_SOURCE -DTN_VERSION="\"other\"" -DTN_PLUGINDIR="\"/nowhere\"" -I. -Ilibcore/include -Ilibcore -Iapps/tenon \
                 -Wno-unused-result -c "$f" -o "$out" || exit 255
         done' compile 2>&1) || failed=1
     [ $failed = 0 ] && out=$(cd "$to" && "$@" -o tenon *.o $(cat libs) -lm -ldl -lpthread 2>&1) || failed=1

@@ -5,7 +5,8 @@
  * be the same on all of its ranks; between communicators there is no order. Operations of one list begin together,
  * which is what makes pipelines free of deadlock when sends wait for their receiver. Counts, not bytes; any count,
  * 0 included; uneven parts are the rule. Reductions add in the order of ranks, so the bits are the same on
- * every rank and in every run; bf16 and fp16 are added as fp32 and rounded once.
+ * every rank and in every run; bf16 and fp16 are added as fp32 and rounded once. One that is made for networks that add
+ * by themselves may add fp32 and fp64 in an order of its own, the same bits on every rank, if it says so to its user.
  *
  * Every wait has a limit. What is wrong in a call alone (no such operation, dtype, peer) is refused by start and
  * harms nobody. Any other failure - a rank that is gone or silent, ranks that do not agree - ends the world
