@@ -76,20 +76,16 @@ static tn_status to_host(struct tn_collective *k, const struct tn_collective_tra
     return s;
 }
 
+/* The blocks are given back though the copies may be under way: who takes one next waits for the queue before a
+ * communicator writes to it, and the queue's own copies keep their order. */
 static tn_status to_device(struct tn_collective *k, struct tn_collective_request *r, struct tn_queue *q)
 {
     struct tn_collectives *c = k->c;
-    int copied = 0;
     tn_status s = TN_OK;
 
-    for (uint32_t i = 0; i < k->n_transfer && !s; i++) {
-        if (!r->bounce[i].to)
-            continue;
-        s = c->device->copy(q, r->bounce[i].device, r->bounce[i].to, k->transfer[i].to_bytes, 1);
-        copied = 1;
-    }
-    if (!s && copied)
-        s = c->device->sync(q, c->seconds);
+    for (uint32_t i = 0; i < k->n_transfer && !s; i++)
+        if (r->bounce[i].to)
+            s = c->device->copy(q, r->bounce[i].device, r->bounce[i].to, k->transfer[i].to_bytes, 1);
     for (uint32_t i = 0; i < k->n_transfer; i++) {
         tn_stage_give(c->stage, r->bounce[i].from);
         tn_stage_give(c->stage, r->bounce[i].to);
