@@ -26,12 +26,30 @@ static uint32_t n_twin, n_kernel;
 extern "C" void tn_emu_seed(uint64_t seed);
 
 /* --- names: "[with auto kernel = copy<1, 2>]" or "void copy<1, 2>(k)" as "copy<1, 2>" */
+/* As the compiler prints arguments of templates: 4u is 4, (bool)1 is true. */
+static void plain(char *name)
+{
+    char *to = name;
+
+    for (const char *c = name; *c; c++) {
+        if (!strncmp(c, "(bool)", 6)) {
+            const char *word = c[6] == '1' ? "true" : "false";
+
+            memcpy(to, word, strlen(word));
+            to += strlen(word), c += 6;
+        } else if (!(strchr("uUlL", *c) && c > name && c[-1] >= '0' && c[-1] <= '9' && strchr(",>uUlL", c[1])))
+            *to++ = *c;
+    }
+    *to = 0;
+}
+
 static void name_of_twin(const char *text, char *out, size_t size)
 {
     const char *at = strstr(text, "kernel = ");
 
     snprintf(out, size, "%s", at ? at + 9 + (at[9] == '&') : text);
     out[strcspn(out, "];")] = 0;
+    plain(out);
 }
 
 static void name_of_kernel(const char *mangled, char *out, size_t size)
@@ -41,6 +59,7 @@ static void name_of_kernel(const char *mangled, char *out, size_t size)
     const char *from = text && !strncmp(text, "void ", 5) ? text + 5 : text ? text : mangled;
 
     snprintf(out, size, "%s", from);
+    plain(out);
     out[strcspn(out, "(")] = 0;
     free(text);
 }
