@@ -125,7 +125,7 @@ TN_KERNEL(THREADS) reduce_rows(TN_PARAM(reduction) k)
 }
 
 /* Short rows: one result for so many lanes of a warp. */
-template <uint32_t LANES> TN_KERNEL(THREADS) reduce_short_rows(TN_PARAM(reduction) k)
+template <int LANES> TN_KERNEL(THREADS) reduce_short_rows(TN_PARAM(reduction) k)
 {
     const uint32_t per_block = THREADS / LANES, rounded = (k.results + per_block - 1) / per_block * per_block;
 
