@@ -251,6 +251,17 @@ static tn_status say_goodbye(struct tn_world *w)
     return s;
 }
 
+/* What all end with, rank 0 says, and before it lets the others go: a launcher ends who is left when the first one has
+ * ended. */
+static void say_agreed(const struct tn_world *w)
+{
+    if (!w->own->agreed || w->rank || tn_error_status() >= 0 || tn_error_is_hushed())
+        return;
+    tn_log(TN_LOG_ERROR, "%s", tn_error_text());
+    fflush(NULL);
+    tn_error_hush();
+}
+
 static void disconnect(struct tn_world *w)
 {
     int was_here = w->own->client != NULL;
@@ -272,6 +283,7 @@ void tn_world_close(struct tn_world *w)
         return;
     if (w->own && w->own->client) {
         tn_world_phase(w, "end", 1);
+        say_agreed(w);
         if (tn_world_has_failed(w) || say_goodbye(w) < 0) {
             end_in_failure(w);
             return;

@@ -43,6 +43,12 @@ for kind in kernels comm pass optimizer; do
     expect_out '^all [0-9]+ passed'
 done
 
+# case_of OP PROBLEM: the first test of an operation whose problem ends so.
+case_of()
+{
+    "$TENON" plugins check ref --list 2>/dev/null | grep "^kernels/$1/" | grep -m 1 -- "$2" | cut -d ' ' -f 1
+}
+
 caught kernels 1 kernels/copy/1: 'output 0, element [0-9]+: -?nan, should be' --only=kernels/copy
 caught kernels 2 kernels/copy/1: 'touched what lies behind output 0|wrote between or behind the elements of output 0' --only=kernels/copy
 caught kernels 3 kernels/copy/2: 'wrote between or behind the elements of output 0' --only=kernels/copy
@@ -58,7 +64,7 @@ caught kernels 12 kernels/sum/11: 'did not end within 3 s' --seconds=3 --only=ke
 caught kernels 13 kernels/einsum/1: 'should be' --only=kernels/einsum/1,kernels/einsum/2
 caught kernels 14 kernels/copy/1: 'workspace' --only=kernels/copy
 caught kernels 15 kernels/copy/1: 'left the process with status 0' --only=kernels/copy
-caught kernels 16 kernels/einsum/ 'is rounded towards zero' --only=kernels/einsum/126
+caught kernels 16 kernels/einsum/ 'is rounded towards zero' --only="$(case_of einsum 'btc:h oc:h -> bto:h$')"
 caught kernels 17 'kernels/(copy|declines)' 'a dtype that it does not know' --only=kernels/copy,kernels/declines
 caught kernels 18 kernels/sum/1: '3 threads' --only=kernels/sum/1
 

@@ -221,7 +221,9 @@ if type -P prlimit >/dev/null; then
     prlimit --pid "$(cat pid.1)" --fsize=unlimited:unlimited
     rm -f out.0.seen; cp out.0 out.0.seen
     until_ eval '[ "$(grep -c "^saved" out.0)" -gt "$(grep -c "^saved" out.0.seen)" ]'
+    unsaved=$(grep -c 'was not saved' err.0)
     prlimit --pid "$(cat pid.1)" --fsize=8192:unlimited
+    until_ eval '[ "$(grep -c "was not saved" err.0)" -gt "$unsaved" ]'    # so the last state is not one that was saved before
     signal TERM 2
     ended 1 $soon 0 1 2
     says 0 '^tenon: the last state of the run, step [0-9]+, could not be saved: rank 1 of 3 \(host .*\): cannot write .*File too large'

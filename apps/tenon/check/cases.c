@@ -67,7 +67,7 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b2 t5 s9 h3 d7", "bhts bshd", "bthd"),
     C("einsum", "b2 t5 s9 h3 d7", "bhts bthd", "bshd"),
     C("einsum", "e3 b5 c17 o7", "ebc eoc", "ebo"),
-    C("einsum", "c17", "c c", "-"),
+    C("einsum", "c17", "c c", "-", .tolerance = 1e-4),       /* one sum, which may nearly cancel */
     C("einsum", "b3 c17", "b c", "bc"),
     C("einsum", "b3 c17", "bc c", "b"),
     C("einsum", "b3 c17", "bc bc", "b"),
