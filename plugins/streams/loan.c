@@ -168,7 +168,7 @@ int tn_loan_read(struct tn_stream *s, uint64_t at, void *to, uint64_t bytes)
             continue;
         if (n < 0 && errno != ESRCH)
             fail(s, "memory that was lent cannot be read: %s", strerror(errno));
-        else
+        else if (!atomic_load(&peer->gone)) /* and not again: the pass after the next judges */
             atomic_store(&peer->gone, 1);
         return 0;
     }
