@@ -65,7 +65,7 @@ for signal in TERM INT HUP; do
     case_ "SIG$signal saves and ends well"
     for try in 1 2 3 4 5; do                    # a busy machine may give this shell no turn before the run has ended
         rm -rf $signal
-        "$TENON" train tiny.ini checkpoint.dir=$signal $settings checkpoint.interval=0 \
+        env --default-signal=$signal "$TENON" train tiny.ini checkpoint.dir=$signal $settings checkpoint.interval=0 \
             </dev/null >$signal.log 2>&1 &
         pid=$!
         wait_for_step $signal
