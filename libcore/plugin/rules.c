@@ -171,10 +171,12 @@ static struct {
 static uint32_t n_kernels;
 
 struct kernel {
+    struct kernel *next;                         /* all that there ever were */
     uint32_t live, plugin;
     struct tn_kernel real;
     char op[24];
 };
+static struct kernel *ever;                      /* kept after their release, so that a later use is seen */
 
 static void must_say(const char *path, const char *what, tn_status s)
 {
@@ -208,7 +210,7 @@ static void watch_release(void *state)
         broken(NULL, "%s: a kernel is released twice", kernels[k->plugin].path);
     if (k->real.release)
         k->real.release(k->real.state);
-    k->live = 0;                                 /* kept, so that a later use is seen */
+    k->live = 0;
 }
 
 static tn_status watch_prepare(uint32_t plugin, const struct tn_problem *p, struct tn_kernel *out)
@@ -230,7 +232,8 @@ static tn_status watch_prepare(uint32_t plugin, const struct tn_problem *p, stru
         free(k);
         return s;
     }
-    k->live = LIVE, k->plugin = plugin;
+    k->live = LIVE, k->plugin = plugin, k->next = ever;
+    ever = k;
     snprintf(k->op, sizeof k->op, "%s", p->op);
     out->state = k, out->launch = watch_launch, out->release = watch_release, out->workspace = k->real.workspace;
     return TN_OK;

@@ -149,10 +149,23 @@ START_TEST(faults_of_one_run)
         {WORK, "bc", "bc", "wrote in front of its workspace"},
     };
 
+#ifdef __SANITIZE_ADDRESS__
+    if (_i == 3)                                 /* it ends the process at the write */
+        return;
+#endif
     fault = f[_i].fault;
     ck_assert_str_eq(found(f[_i].in, f[_i].out), f[_i].says);
 }
 END_TEST
+
+#ifdef __SANITIZE_ADDRESS__
+/* What the address sanitizer finds ends like a crash. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "exitcode=3";
+}
+#endif
 
 static void crashed(int signal_number)
 {
