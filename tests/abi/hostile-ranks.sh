@@ -8,6 +8,7 @@ built=$top_builddir/tests/abi/hostile
 [ -e "$built/good.so" ] || skip "make check builds $built"
 unset RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR MASTER_PORT TENON_DIR TENON_IFACE TORCHELASTIC_RUN_ID
 unset SLURM_PROCID SLURM_STEP_NUM_TASKS PMIX_NAMESPACE PMIX_RANK
+export LSAN_OPTIONS=suppressions=$top_srcdir/tests/support/lsan.supp:print_suppressions=0
 export HOME=$tmp
 mpi=(mpirun --allow-run-as-root --oversubscribe --bind-to none)
 make_tiny
