@@ -155,11 +155,27 @@ tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, doub
     return TN_OK;
 }
 
-void tn_run_join(struct tn_run *run, struct tn_collectives *c)
+/* A step in thought: what is begun takes its blocks of the stage, what is ended gives them back. */
+static tn_status rehearse(struct tn_run *run)
+{
+    tn_status s = TN_OK;
+
+    for (uint32_t t = 0; t < run->n_go; t++) {
+        const struct segment *seg = run->go[t].segment;
+
+        tn_go_bind(&run->go[t]);
+        for (uint32_t i = 0; i < seg->n_call && !s; i++)
+            s = tn_collective_rehearse(seg->call[i].launch, seg->call[i].state, seg->call[i].l.micro);
+    }
+    return s;
+}
+
+tn_status tn_run_join(struct tn_run *run, struct tn_collectives *c)
 {
     run->collectives = c;
     for (uint32_t r = 0; r < run->plan->n_row; r++)
         run->communicates |= run->plan->row[r].way != TN_ROW_COMPUTE;
+    return c->way == TN_STAGED ? rehearse(run) : TN_OK;
 }
 
 void tn_run_close(struct tn_run *run)

@@ -14,8 +14,9 @@ struct tn_collectives;
 tn_status tn_run_open(const struct tn_plan *plan, struct tn_memory *memory, double seconds, struct tn_run **out);
 void tn_run_close(struct tn_run *run);           /* takes; NULL is fine. The device's memory stays with the memory. */
 
-/* Right after open. The collectives of the plan; borrowed. */
-void tn_run_join(struct tn_run *run, struct tn_collectives *c);
+/* Right after open. The collectives of the plan; borrowed. Where they are staged, all host memory that a step will want is
+ * taken here. */
+tn_status tn_run_join(struct tn_run *run, struct tn_collectives *c);
 /* Later steps are replayed from what an earlier one recorded, where the launches can be recorded at all; capture may be
  * NULL: never. must: that it fails is an error, else a warning. */
 void tn_run_record(struct tn_run *run, const struct tn_device_capture *capture, uint32_t must);

@@ -1,8 +1,8 @@
 /* stage.h - blocks of host memory for what a communicator cannot take from the device itself.
  *
- * A block is taken when a transfer begins and given back when it has ended; the next one of its size takes it again. So
- * after the first step nothing is allocated, and there is as much as was under way at once. Page-locked where the
- * device has such memory. Executor's thread. */
+ * A block is taken when a transfer begins and given back when it has ended; the next one of its size takes it again. A
+ * run goes through its steps in thought when it is opened (tn_run_join), so that a step allocates nothing, and there
+ * is as much as is under way at once. Page-locked where the device has such memory. Executor's thread. */
 #ifndef TN_RUN_STAGE_H
 #define TN_RUN_STAGE_H
 #include <tenon/device.h>

@@ -57,19 +57,36 @@ void tn_transfer_prepare(struct tn_collective *k)
 
 /* --- staging */
 
+static tn_status take(struct tn_stage *stage, const struct tn_collective_transfer *x, struct tn_bounce *b)
+{
+    tn_status s = TN_OK;
+
+    *b = (struct tn_bounce){0};
+    if (x->from_bytes)
+        s = tn_stage_take(stage, x->from_bytes, &b->from);
+    if (!s && x->to_bytes && x->t.op == TN_ALL_REDUCE)
+        b->to = b->from;
+    else if (!s && x->to_bytes)
+        s = tn_stage_take(stage, x->to_bytes, &b->to);
+    return s;
+}
+
+static void give(struct tn_collective *k, struct tn_collective_request *r)
+{
+    for (uint32_t i = 0; i < k->n_transfer; i++) {
+        tn_stage_give(k->c->stage, r->bounce[i].from);
+        tn_stage_give(k->c->stage, r->bounce[i].to);
+        r->bounce[i] = (struct tn_bounce){0};
+    }
+}
+
 static tn_status to_host(struct tn_collective *k, const struct tn_collective_transfer *x, struct tn_bounce *b,
                          struct tn_queue *q, struct tn_transfer *t)
 {
     struct tn_collectives *c = k->c;
-    tn_status s = TN_OK;
+    tn_status s = take(c->stage, x, b);
 
-    *b = (struct tn_bounce){.device = t->to};
-    if (x->from_bytes)
-        s = tn_stage_take(c->stage, x->from_bytes, &b->from);
-    if (!s && x->to_bytes && x->t.op == TN_ALL_REDUCE)
-        b->to = b->from;
-    else if (!s && x->to_bytes)
-        s = tn_stage_take(c->stage, x->to_bytes, &b->to);
+    b->device = t->to;
     if (!s && x->from_bytes)
         s = c->device->copy(q, b->from, t->from, x->from_bytes, 2);
     t->from = b->from, t->to = b->to;
@@ -86,10 +103,7 @@ static tn_status to_device(struct tn_collective *k, struct tn_collective_request
     for (uint32_t i = 0; i < k->n_transfer && !s; i++)
         if (r->bounce[i].to)
             s = c->device->copy(q, r->bounce[i].device, r->bounce[i].to, k->transfer[i].to_bytes, 1);
-    for (uint32_t i = 0; i < k->n_transfer; i++) {
-        tn_stage_give(c->stage, r->bounce[i].from);
-        tn_stage_give(c->stage, r->bounce[i].to);
-    }
+    give(k, r);
     return s;
 }
 
@@ -173,5 +187,21 @@ tn_status tn_transfer_wait_all(void *state, const struct tn_launch *l)
 
     for (uint32_t i = 0; i < k->slots && !s; i++)
         s = end(k, &k->request[i], l->queue);
+    return s;
+}
+
+tn_status tn_collective_rehearse(tn_status (*launch)(void *state, const struct tn_launch *l), void *state, uint32_t slot)
+{
+    struct tn_collective *k = state;
+    tn_status s = TN_OK;
+
+    if (launch == tn_transfer_start)
+        for (uint32_t i = 0; i < k->n_transfer && !s; i++)
+            s = take(k->c->stage, &k->transfer[i], &k->request[slot].bounce[i]);
+    else if (launch == tn_transfer_wait)
+        give(k, &k->request[slot]);
+    else if (launch == tn_transfer_wait_all)
+        for (uint32_t i = 0; i < k->slots; i++)
+            give(k, &k->request[i]);
     return s;
 }

@@ -2,8 +2,8 @@
  *
  * All graphs are planned before anything is allocated; the arena is that of the largest. */
 #include "train/session_own.h"
-#include "plugin/rules.h"
 #include "base/status.h"
+#include "plugin/rules.h"
 #include "run/compare.h"
 #include "train/groups.h"
 
@@ -275,7 +275,9 @@ static tn_status open_run(struct tn_session *s, struct part *part, double second
 
     if (status)
         return status;
-    tn_run_join(part->run, &s->collectives);
+    status = tn_run_join(part->run, &s->collectives);
+    if (status)
+        return status;
     tn_run_record(part->run, s->capture, tn_config_is(s->config, "backend.capture", "yes"));
     find_feed(s, part, "tokens", &part->tokens);
     find_feed(s, part, "targets", &part->targets);

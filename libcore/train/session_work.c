@@ -3,9 +3,9 @@
 #include <time.h>
 #include "train/session_own.h"
 #include "base/debug.h"
-#include "plugin/rules.h"
 #include "base/status.h"
 #include "graph/op.h"
+#include "plugin/rules.h"
 #include "run/trace.h"
 
 #define SCALE_MOST 0x1p40
@@ -164,7 +164,11 @@ static tn_status update_checked(struct tn_session *s, uint64_t step, const int32
     tn_status status;
 
     tn_rules_step(1);
+    if (w.trace)
+        w.trace->begin = now();
     status = update(s, step, tokens, targets, lr, w, out);
+    if (w.trace)
+        w.trace->end = now();
     tn_rules_step(0);
     return status || !s->collectives.compare ? status : tn_session_replicas(s);
 }
@@ -189,12 +193,7 @@ struct tn_trace *tn_session_trace(const struct tn_session *s, struct tn_arena *a
 tn_status tn_session_update_traced(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                    struct tn_trace *trace, struct tn_session_result *out)
 {
-    tn_status status;
-
-    trace->begin = now();
-    status = update(s, step, tokens, targets, lr, (struct watch){.trace = trace}, out);
-    trace->end = now();
-    return status || !s->collectives.compare ? status : tn_session_replicas(s);
+    return update_checked(s, step, tokens, targets, lr, (struct watch){.trace = trace}, out);
 }
 
 tn_status tn_session_apply(struct tn_session *s)
