@@ -4,7 +4,7 @@
 RUN_SECONDS=580
 [ -e "$top_builddir/plugins/ref/.libs/ref.so" ] || skip "ref was not built"
 # Asking for too much is an answer; what a test leaves when it ends is not a leak.
-export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1:detect_leaks=0
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}allocator_may_return_null=1:detect_leaks=0:quarantine_size_mb=1
 
 is_built()
 {

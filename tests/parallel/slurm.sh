@@ -10,6 +10,7 @@ fi
 . "$(dirname "$0")/../support/lib.sh"
 . "$top_srcdir/tests/support/runs.sh"
 . "$top_srcdir/tests/support/ranks.sh"
+export LSAN_OPTIONS=suppressions=$top_srcdir/tests/support/lsan.supp:print_suppressions=0
 [ "$(id -u)" = 0 ] || skip "a Slurm of its own needs root"
 [ -n "${SLURM_TEST_INSIDE-}" ] || skip "no mounts of its own, or no address but loopback"
 for program in slurmctld slurmd srun sinfo munged; do type -P $program >/dev/null || skip "there is no $program"; done
@@ -105,6 +106,7 @@ else
 fi
 
 case_ "the communicator mpi: shared memory, and all through MPI"
+export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0    # Open MPI leaves much behind, in libraries that it has closed
 if srun --mpi=list 2>&1 | grep -q pmix && [ -e "$top_builddir/plugins/pmix/.libs/pmix.so" ] && [ -e "$top_builddir/plugins/mpi/.libs/mpi.so" ]; then
     # One rank a node: Open MPI itself crashes where two nodes with several ranks are one host (names of its files).
     run srun --mpi=pmix -N 2 -n 2 "${train[@]}" train.micro_batch=4 checkpoint.dir=mpi parallel.zero=3 backend.comm=mpi

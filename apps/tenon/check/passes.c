@@ -76,6 +76,7 @@ static void add_words(struct words *w, const char *words, uint32_t micro)
 
 /* The parts of a test's name: AXIS, and an option's KEY=VALUE. */
 struct trial {
+    struct trial *next;                          /* all that were ever thought of: the process ends with them */
     const struct layout *layout;
     char axis[8], option[80];
     uint32_t zero;                               /* the smallest that the strategy is for */
@@ -134,6 +135,7 @@ static const struct check_option *option_of(const struct check_subject *s, const
 }
 
 static uint32_t unsure;
+static struct trial *trials;
 
 static void add_trial(struct check_list *l, const struct check_subject *s, const struct layout *layout, const char *axis,
                       const char *option, uint32_t zero, const char *label)
@@ -143,6 +145,7 @@ static void add_trial(struct check_list *l, const struct check_subject *s, const
 
     if (!t)
         abort();
+    t->next = trials, trials = t;
     t->layout = layout, t->zero = zero, t->unsure = unsure;
     snprintf(t->axis, sizeof t->axis, "%s", axis);
     snprintf(t->option, sizeof t->option, "%s", option);
