@@ -29,8 +29,8 @@ void plan_print_model(const struct tn_session *s)
            (long long)m->vocab_size, (long long)m->block_size);
     printf("%-18s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch,
            (long long)h->seq_len, (long long)h->n_micro, (long long)h->micro_batch);
-    printf("%-18s %lld, %lld without positions\n", "parameters", (long long)h->n_parameters,
-           (long long)h->n_parameters_no_position);
+    printf("%-18s %lld, %lld without %s\n", "parameters", (long long)h->n_parameters,
+           (long long)h->n_parameters_no_position, m->tie_embeddings ? "positions" : "embeddings");
 }
 
 void plan_print_memory(const struct tn_plan_report *r)

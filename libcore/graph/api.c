@@ -365,7 +365,7 @@ static struct tn_value *copy_at(struct tn_value *v, int a, tn_layout at)
     struct tn_value *c = v->kind == TN_VALUE_PARAM ? v->graph->params : v->graph->positions;
 
     for (; c; c = c->next)
-        if (c->layout[a] == at && (v->kind == TN_VALUE_PARAM ? c->param->twin == v->param : c->dim[0] == v->dim[0] && c->size[0] == v->size[0]))
+        if (c->layout[a] == at && (v->kind == TN_VALUE_PARAM ? c->param->twin == v->param : tn_graph_same_positions(c, v)))
             return c;
     return NULL;
 }
@@ -375,7 +375,7 @@ static struct tn_value *new_copy(struct tn_value *v)
     struct tn_value *copy;
 
     if (v->kind == TN_VALUE_POSITIONS)
-        return tn_graph_positions_apart(v->graph, v->dim[0], v->size[0]);
+        return tn_graph_copy_positions(v);
     copy = tn_graph_param(v->graph, v->name, &v->param->spec);
     if (copy) {
         copy->param->twin = v->param;

@@ -31,7 +31,19 @@
 #define TN_VALUE_PARAM 1u
 #define TN_VALUE_STATE 2u                        /* an optimizer's slot: persistent, zero at start */
 #define TN_VALUE_INPUT 3u                        /* filled by the host before each update */
-#define TN_VALUE_POSITIONS 4u                    /* 0, 1, 2, ... along its only dim; constant */
+#define TN_VALUE_POSITIONS 4u                    /* 0, 1, 2, ... along its only dim, or angles of such; constant */
+
+/* Rotary positions (RoPE): pair i of a head of width D turns by position * theta^(-2i/D) radians, less where a model
+ * was stretched to more positions than it was first trained for. */
+#define TN_ROTARY_NONE 0u
+#define TN_ROTARY_LINEAR 1u                      /* all by 1/factor of it */
+#define TN_ROTARY_LLAMA3 2u                      /* slow pairs by 1/factor, fast ones as they are, a ramp between: a pair
+                                                    is slow that turns less than low times in original positions,
+                                                    fast if more than high times */
+struct tn_rotary {
+    uint32_t scaling;
+    double theta, factor, low, high, original;
+};
 
 struct tn_op;
 struct tn_param;
@@ -49,6 +61,7 @@ struct tn_value {
     struct tn_node **user;                       /* distinct nodes, in no order */
     uint32_t n_user, user_room;
     struct tn_param *param;                      /* of parameters; of states: whose slot it is */
+    const struct tn_rotary *rotary;              /* of positions: a table of angles; NULL: the numbers themselves */
     struct tn_value *next;                       /* list of its kind */
     struct tn_value *next_value;                 /* list of all, newest first */
 };
@@ -163,6 +176,10 @@ struct tn_value *tn_graph_input(struct tn_graph *g, const char *name, uint32_t d
                                 const int64_t *size, uint32_t per_micro);
 struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size);
 struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, int64_t size);    /* in another layout than those that there are */
+/* f32 [positions, width]: in row t the cosines of position t's angles, width/2 of them, then their sines. */
+struct tn_value *tn_graph_rotary(struct tn_graph *g, const char *const *dim, int64_t positions, int64_t width, const struct tn_rotary *r);
+struct tn_value *tn_graph_copy_positions(const struct tn_value *v);  /* the same again, for another layout */
+int tn_graph_same_positions(const struct tn_value *a, const struct tn_value *b);
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like);
 void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v);   /* sets or replaces */
 void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from now on it must be replicated */
@@ -206,10 +223,13 @@ struct tn_local {
     int64_t flat_start;
 };
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out);
+void tn_rotary_fill(const struct tn_value *v, const struct tn_local *l, float *out);     /* what the rank holds of the table */
 /* Does the rank hold anything of it? Not where the value lives on a stage that it does not run. */
 int tn_value_here(const struct tn_value *v, const struct tn_mesh *m);
 uint64_t tn_dtype_bytes(uint32_t dtype);
 int64_t tn_value_bytes(const struct tn_value *v);                    /* of the rank that holds most */
+
+double tn_rotary_turn(const struct tn_rotary *r, int64_t pair, int64_t width);   /* radians from one position to the next */
 
 /* --- text form (text.c): written and read back */
 /* only: NULL or a unit's name. Text in the arena given. */

@@ -1,4 +1,4 @@
-/* ops_norm.c - layer norm and its gradients. The bias' gradient is a plain sum. */
+/* ops_norm.c - layer norm, the norm by the root of the mean square, and their gradients. The bias' gradient is a plain sum. */
 #include "graph/opkit.h"
 
 static void layernorm_shape(struct tn_node *n)
@@ -12,7 +12,7 @@ static void layernorm_shape(struct tn_node *n)
         tn_node_output(n, x->rank - 1, x->dim, x->size, TN_F32);
 }
 
-static const char *layernorm_layout(const struct tn_node *n, int axis, tn_layout *out)
+static const char *norm_layout(const struct tn_node *n, int axis, tn_layout *out)
 {
     tn_layout x = n->in[0]->layout[axis];
     const struct tn_layout_info *l = tn_layout_get(n->graph, x);
@@ -24,7 +24,8 @@ static const char *layernorm_layout(const struct tn_node *n, int axis, tn_layout
     for (uint32_t i = 1; i < n->n_in; i++)
         if (n->in[i]->layout[axis] != TN_R)
             return "norm needs whole weights";
-    out[0] = out[1] = out[2] = x;
+    for (uint32_t o = 0; o < n->n_out; o++)
+        out[o] = x;
     return NULL;
 }
 
@@ -82,16 +83,59 @@ static void ln_dw_shape(struct tn_node *n)
     tn_node_output(n, 1, &x->dim[x->rank - 1], &x->size[x->rank - 1], TN_F32);
 }
 
+/* --- by the root of the mean square: y = x·rstd·w */
+
+static void rmsnorm_shape(struct tn_node *n)
+{
+    const struct tn_value *x = n->in[0];
+
+    if (!op_sizes_agree(n))
+        return;
+    op_like(n, 0);
+    tn_node_output(n, x->rank - 1, x->dim, x->size, TN_F32);
+}
+
+static void rmsnorm_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *x = n->in[0], *rstd = n->out[1];
+
+    if (!dy[0] || dy[1]) {
+        tn_graph_fail(g, TN_ERR, "rmsnorm (role %s, unit %s): rstd has no gradient, and the loss depends on it", n->role, n->unit);
+        return;
+    }
+    dx[0] = tn_add(g, "rms_dx", TN_IN(dy[0], x, n->in[1], rstd), TN_NONE);
+    dx[1] = tn_add(g, "rms_dw", TN_IN(dy[0], x, rstd), TN_NONE);
+}
+
+static void rmsnorm_decompose(struct tn_node *n, struct tn_value **out)
+{
+    struct tn_graph *g = n->graph;
+    struct tn_value *x = n->in[0], *square, *rstd;
+    struct tn_attr rows = {"out", TN_ATTR_NAMES, x->rank - 1, {.names = x->dim}};
+
+    square = tn_add(g, "sum", TN_IN(op_with(g, "expr", TN_IN(x), TN_WITH(TN_TEXT("f", "a*a")), TN_F32)), TN_WITH(rows));
+    rstd = tn_add(g, "expr", TN_IN(square), TN_WITH(TN_TEXT("f", "1/sqrt(a/n + eps)"), {"n", TN_ATTR_FLOAT, 1, {.f = (double)x->size[x->rank - 1]}},
+                                                   {"eps", TN_ATTR_FLOAT, 1, {.f = tn_node_float(n, "eps", 1e-5)}}));
+    out[0] = op_with(g, "expr", TN_IN(x, rstd, n->in[1]), TN_WITH(TN_TEXT("f", "a*b*c")), x->dtype);
+    out[1] = rstd;
+}
+
 static double norm_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
     return 8 * op_local_count(n->in[0], m);
 }
 
 const struct tn_op tn_ops_norm[] = {
-    {.name = "layernorm", .n_in_min = 2, .n_in_max = 3, .least = {1}, .shape = layernorm_shape, .layout = layernorm_layout,
+    {.name = "layernorm", .n_in_min = 2, .n_in_max = 3, .least = {1}, .shape = layernorm_shape, .layout = norm_layout,
      .grad = layernorm_grad, .decompose = layernorm_decompose, .flops = norm_flops,
      .back = (const char *const[]){"ln_dx", "ln_dw", NULL}},
     {.name = "ln_dx", .n_in_min = 5, .n_in_max = 5, .least = {1, 1}, .shape = ln_dx_shape, .layout = whole_rows, .flops = norm_flops},
     {.name = "ln_dw", .n_in_min = 4, .n_in_max = 4, .least = {1, 1}, .shape = ln_dw_shape, .layout = whole_rows, .flops = norm_flops},
+    {.name = "rmsnorm", .n_in_min = 2, .n_in_max = 2, .least = {1, 1}, .shape = rmsnorm_shape, .layout = norm_layout,
+     .grad = rmsnorm_grad, .decompose = rmsnorm_decompose, .flops = norm_flops,
+     .back = (const char *const[]){"rms_dx", "rms_dw", NULL}},
+    {.name = "rms_dx", .n_in_min = 4, .n_in_max = 4, .least = {1, 1}, .shape = ln_dx_shape, .layout = whole_rows, .flops = norm_flops},
+    {.name = "rms_dw", .n_in_min = 3, .n_in_max = 3, .least = {1, 1}, .shape = ln_dw_shape, .layout = whole_rows, .flops = norm_flops},
 };
 const uint32_t tn_n_ops_norm = OP_COUNT(tn_ops_norm);

@@ -194,11 +194,31 @@ static void put_input(struct writer *w, const struct tn_value *v)
     fputs(v->per_micro ? " micro\n" : "\n", w->out);
 }
 
+static void put_named(const struct writer *w, const char *name, double x)
+{
+    fprintf(w->out, " %s=", name);
+    put_float(w, x);
+}
+
+static void put_rotary(const struct writer *w, const struct tn_rotary *r)
+{
+    put_named(w, "rotary theta", r->theta);
+    if (r->scaling)
+        put_named(w, r->scaling == TN_ROTARY_LINEAR ? "linear factor" : "llama3 factor", r->factor);
+    if (r->scaling == TN_ROTARY_LLAMA3) {
+        put_named(w, "low", r->low);
+        put_named(w, "high", r->high);
+        put_named(w, "original", r->original);
+    }
+}
+
 static void put_positions(struct writer *w, const struct tn_value *v)
 {
     if (!begin_source(w, "positions", v))
         return;
     put_type(w, v);
+    if (v->rotary)
+        put_rotary(w, v->rotary);
     fputc('\n', w->out);
 }
 

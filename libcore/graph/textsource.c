@@ -93,18 +93,50 @@ void scan_input(struct reader *r)
         add_source(r, &s, tn_graph_input(r->g, name, s.dtype, s.rank, s.dim, s.size, micro));
 }
 
+static double named_real(struct reader *r, const char *name, const char *what)
+{
+    return scan_expect(r, name) ? scan_real(r, what) : 0;
+}
+
+static void rotary(struct reader *r, struct tn_rotary *out)
+{
+    out->theta = named_real(r, "theta=", "the base of the angles");
+    if (scan_accept(r, "linear"))
+        out->scaling = TN_ROTARY_LINEAR;
+    else if (scan_accept(r, "llama3"))
+        out->scaling = TN_ROTARY_LLAMA3;
+    if (out->scaling)
+        out->factor = named_real(r, "factor=", "the factor");
+    if (out->scaling == TN_ROTARY_LLAMA3) {
+        out->low = named_real(r, "low=", "the turns of slow pairs");
+        out->high = named_real(r, "high=", "the turns of fast pairs");
+        out->original = named_real(r, "original=", "the number of positions");
+    }
+}
+
 void scan_positions(struct reader *r)
 {
     struct stated s = {.number = scan_define(r)};
+    struct tn_rotary angles = {0};
+    struct tn_value *v;
+    int turns;
 
     scan_type(r, &s);
-    if (!r->failed && (s.rank != 1 || s.dtype != TN_I32))
+    turns = scan_accept(r, "rotary");
+    if (turns)
+        rotary(r, &angles);
+    if (!r->failed && !turns && (s.rank != 1 || s.dtype != TN_I32))
         scan_fail_at(r, s.at, "positions are i32 and have one dim");
-    for (struct tn_value *v = r->g->positions; v && !r->failed; v = v->next)
-        if (!strcmp(v->dim[0], s.dim[0]) && v->size[0] == s.size[0] && !memcmp(v->layout, s.layout, sizeof s.layout))
+    if (!r->failed && turns && (s.rank != 2 || s.dtype != TN_F32 || s.size[1] % 2))
+        scan_fail_at(r, s.at, "rotary positions are f32 and have two dims, the second of an even size");
+    if (r->failed)
+        return;
+    v = turns ? tn_graph_rotary(r->g, s.dim, s.size[0], s.size[1], &angles) : tn_graph_positions_apart(r->g, s.dim[0], s.size[0]);
+    for (struct tn_value *w = r->g->positions; w && v && w != v; w = w->next)
+        if (tn_graph_same_positions(v, w) && !memcmp(w->layout, s.layout, sizeof s.layout))
             scan_fail_at(r, s.at, "these positions exist already");
     if (!r->failed)
-        add_source(r, &s, tn_graph_positions_apart(r->g, s.dim[0], s.size[0]));
+        add_source(r, &s, v);
 }
 
 void scan_state(struct reader *r)

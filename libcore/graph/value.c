@@ -113,9 +113,42 @@ struct tn_value *tn_graph_positions_apart(struct tn_graph *g, const char *dim, i
 struct tn_value *tn_graph_positions(struct tn_graph *g, const char *dim, int64_t size)
 {
     for (struct tn_value *v = g->positions; v; v = v->next)
-        if (!strcmp(v->dim[0], dim) && v->size[0] == size)
+        if (!v->rotary && !strcmp(v->dim[0], dim) && v->size[0] == size)
             return v;
     return tn_graph_positions_apart(g, dim, size);
+}
+
+struct tn_value *tn_graph_rotary(struct tn_graph *g, const char *const *dim, int64_t positions, int64_t width, const struct tn_rotary *r)
+{
+    struct tn_value *v = source(g, "rotary", TN_VALUE_POSITIONS, TN_F32, 2, dim, (const int64_t[]){positions, width});
+    struct tn_rotary *own;
+
+    if (!v)
+        return NULL;
+    own = tn_alloc(g->arena, sizeof *own);
+    *own = *r;
+    v->rotary = own;
+    list_append(&g->positions, &g->last_positions, v);
+    return v;
+}
+
+struct tn_value *tn_graph_copy_positions(const struct tn_value *v)
+{
+    return v->rotary ? tn_graph_rotary(v->graph, v->dim, v->size[0], v->size[1], v->rotary)
+                     : tn_graph_positions_apart(v->graph, v->dim[0], v->size[0]);
+}
+
+int tn_graph_same_positions(const struct tn_value *a, const struct tn_value *b)
+{
+    const struct tn_rotary *r = a->rotary, *q = b->rotary;
+
+    if (a->rank != b->rank || !r != !q)
+        return 0;
+    for (uint32_t d = 0; d < a->rank; d++)
+        if (a->dim[d] != b->dim[d] || a->size[d] != b->size[d])
+            return 0;
+    return !r || (r->scaling == q->scaling && r->theta == q->theta && r->factor == q->factor && r->low == q->low && r->high == q->high &&
+                  r->original == q->original);
 }
 
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like)

@@ -11,7 +11,7 @@
  * normal(0.02/√(2·layers)), biases 0, norms 1. Dropout: after the embedding, on attention's probabilities, and on both
  * branches. */
 #include <math.h>
-#include "model/model.h"
+#include "model/model_own.h"
 
 struct gpt2 {
     struct tn_graph *g;
@@ -22,29 +22,16 @@ struct gpt2 {
     uint32_t n_dropout;
 };
 
-#define DIMS(...) (const char *const[]){__VA_ARGS__}
-#define SIZES(...) (const int64_t[]){__VA_ARGS__}
-
 static struct tn_value *vector(struct gpt2 *m, const char *name, const char *suffix, uint32_t rank, const char *const *dim,
                                const int64_t *size, uint32_t init)
 {
-    struct tn_param_spec spec = {.dim = dim, .size = size, .rank = rank, .file_rank = 1, .file_shape = {1}, .init = init};
-
-    for (uint32_t d = 0; d < rank; d++)
-        spec.file_shape[0] *= size[d];
-    return tn_graph_param(m->g, tn_text(m->g->arena, "%s.%s", name, suffix), &spec);
+    return model_vector(m->g, tn_text(m->g->arena, "%s.%s", name, suffix), rank, dim, size, init);
 }
 
-/* rows: how many of the dims make the first dim of the file's matrix. */
 static struct tn_value *matrix(struct gpt2 *m, const char *name, uint32_t rank, const char *const *dim, const int64_t *size, uint32_t rows,
                                double std)
 {
-    struct tn_param_spec spec = {.dim = dim, .size = size, .rank = rank, .file_rank = 2, .file_shape = {1, 1},
-                                 .init = TN_INIT_NORMAL, .std = std};
-
-    for (uint32_t d = 0; d < rank; d++)
-        spec.file_shape[d >= rows] *= size[d];
-    return tn_graph_param(m->g, tn_text(m->g->arena, "%s.weight", name), &spec);
+    return model_matrix(m->g, tn_text(m->g->arena, "%s.weight", name), rank, dim, size, rows, std);
 }
 
 static struct tn_value *norm(struct gpt2 *m, struct tn_value *h, const char *name)
@@ -64,14 +51,8 @@ static struct tn_value *linear(struct gpt2 *m, struct tn_value *x, const char *n
                                const char *const *dim, const int64_t *size, double std)
 {
     struct tn_graph *g = m->g;
-    const char *out[2 + TN_MAX_RANK] = {"batch", "seq"};
-    struct tn_attr attr = {"out", TN_ATTR_NAMES, 2 + n_out, {.names = out}};
-    struct tn_value *y;
+    struct tn_value *y = model_product(g, role, x, matrix(m, name, rank, dim, size, n_out, std), n_out);
 
-    for (uint32_t d = 0; d < n_out; d++)
-        out[2 + d] = dim[d];
-    tn_set_role(g, role);
-    y = tn_add(g, "einsum", TN_IN(x, matrix(m, name, rank, dim, size, n_out, std)), &attr, 1);
     if (!m->c->bias)
         return y;
     tn_set_role(g, "bias");
@@ -122,7 +103,7 @@ static struct tn_value *block(struct gpt2 *m, struct tn_value *h, int64_t layer)
     const struct tn_model_config *c = m->c;
     int64_t C = c->n_embd, H = c->n_head, D = m->head_dim;
     const char *name = tn_text(m->g->arena, "transformer.h.%lld", (long long)layer);
-    double std = c->init_std, narrow = std / sqrt(2.0 * (double)c->n_layer);
+    double std = c->init_std, narrow = model_narrow(c);
     struct tn_value *y;
 #define NAME(part) tn_text(m->g->arena, "%s." part, name)
 
@@ -147,7 +128,7 @@ static struct tn_value *embedding(struct gpt2 *m, struct tn_value **wte)
     struct tn_value *tokens, *wpe, *token, *position;
 
     tn_at_end(g, TN_FORWARD, "embed");
-    tokens = tn_graph_input(g, "tokens", TN_I32, 2, DIMS("batch", "seq"), SIZES(m->use->batch, m->use->seq), 1);
+    tokens = model_tokens(g, m->use);
     m->positions = tn_graph_positions(g, "seq", m->use->seq);
     *wte = matrix(m, "transformer.wte", 2, DIMS("vocab", "embed"), SIZES(c->vocab_size, c->n_embd), 1, c->init_std);
     wpe = matrix(m, "transformer.wpe", 2, DIMS("posn", "embed"), SIZES(c->block_size, c->n_embd), 1, c->init_std);

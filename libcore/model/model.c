@@ -1,5 +1,5 @@
 /* model.c - what all models share: the table of architectures, the loss, the outputs. */
-#include "model/model.h"
+#include "model/model_own.h"
 #include "base/status.h"
 
 static const struct {
@@ -7,17 +7,49 @@ static const struct {
     void (*build)(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 } models[] = {
     {"gpt2", model_gpt2},
+    {"llama", model_llama},
 };
+
+int tn_model_known(const char *arch)
+{
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (!strcmp(models[i].arch, arch))
+            return 1;
+    return 0;
+}
+
+const char *tn_model_names(void)
+{
+    return "gpt2 and llama";
+}
+
+/* LLaMA's: two thirds of gpt2's, since it has three matrices there and not two. */
+int64_t tn_model_inner(const char *arch, int64_t n_embd)
+{
+    return strcmp(arch, "gpt2") ? (8 * n_embd + 3 * 256 - 1) / (3 * 256) * 256 : 4 * n_embd;
+}
+
+/* --- what the keys mean together */
+
+static tn_status check_llama(const struct tn_model_config *c)
+{
+    if (c->n_head % c->n_kv_head)
+        return tn_error(TN_ERR_CONFIG, "model.n_kv_head = %lld does not divide model.n_head = %lld: each key head serves the same number of query heads",
+                        (long long)c->n_kv_head, (long long)c->n_head);
+    if (c->n_embd / c->n_head % 2)
+        return tn_error(TN_ERR_CONFIG, "model.n_embd / model.n_head = %lld, the width of a head, is odd: rotary positions turn pairs, so it must be even",
+                        (long long)(c->n_embd / c->n_head));
+    return TN_OK;
+}
 
 tn_status tn_model_check(const struct tn_model_config *c)
 {
     if (c->n_embd % c->n_head)
         return tn_error(TN_ERR_CONFIG, "model.n_head = %lld does not divide model.n_embd = %lld: each head needs the same width",
                         (long long)c->n_head, (long long)c->n_embd);
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        if (!strcmp(models[i].arch, c->arch))
-            return TN_OK;
-    return tn_error(TN_ERR_CONFIG, "model.arch = %s is not among the models of this version: gpt2", c->arch);
+    if (!tn_model_known(c->arch))
+        return tn_error(TN_ERR_CONFIG, "model.arch = %s is not among the models of this version, %s", c->arch, tn_model_names());
+    return strcmp(c->arch, "gpt2") ? check_llama(c) : TN_OK;
 }
 
 tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use)

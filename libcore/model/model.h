@@ -8,11 +8,13 @@
 #include "graph/graph.h"
 
 struct tn_model_config {
-    const char *arch;                            /* gpt2 */
+    const char *arch;                            /* gpt2, llama */
     int64_t n_layer, n_head, n_embd, vocab_size, block_size, n_inner;
     double dropout, norm_eps, init_std;
     int bias, tie_embeddings;
-    const char *gelu;                            /* erf or tanh */
+    const char *gelu;                            /* gpt2: erf or tanh */
+    int64_t n_kv_head;                           /* llama */
+    struct tn_rotary rotary;                     /* llama */
 };
 
 /* What is wanted of the graph. */
@@ -23,8 +25,12 @@ struct tn_model_use {
     int loss, logits;
 };
 
+int tn_model_known(const char *arch);
+const char *tn_model_names(void);                /* "gpt2 and llama" */
 /* Checks what the keys mean together; error names the key as "model.n_head". */
 tn_status tn_model_check(const struct tn_model_config *c);
+/* The width of the MLP where none is said. */
+int64_t tn_model_inner(const char *arch, int64_t n_embd);
 tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 
 /* Random streams (philox.h): one for each use, so that none ever overlaps. Those of the data have names (sampler.h) and
@@ -32,9 +38,4 @@ tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, co
 #define TN_STREAM_INIT 0x01000000u               /* + number of the parameter */
 #define TN_STREAM_DROPOUT 0x02000000u            /* + number of the dropout in the model */
 #define TN_STREAM_SAMPLE 0x05000000u
-
-/* --- for the files of models */
-/* From the last hidden state x [batch, seq, embed] and the head's weight w [vocab, embed] to the outputs. */
-void model_head(struct tn_graph *g, struct tn_value *x, struct tn_value *w, const struct tn_model_use *use);
-void model_gpt2(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 #endif

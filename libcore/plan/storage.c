@@ -64,8 +64,8 @@ static struct tn_value *cut_part(const struct tn_step *cut, uint32_t part)
 }
 
 /* Strides and offset of a part within the storage of the whole; 0 if no strides say it (flat chunks). With as
- * many dims as the whole it is the whole, perhaps under other names. Else a dim that the part lacks is the
- * one it was cut along, and the part's number is the index there. */
+ * many dims as the whole it is the whole, perhaps under other names, or an equal share of one dim. Else a dim that
+ * the part lacks is the one it was cut along, and the part's number is the index there. */
 int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t part, int64_t *stride,
                     int64_t *offset, const struct tn_value **root)
 {
@@ -84,8 +84,10 @@ int tn_planner_part(struct tn_planner *p, const struct tn_step *cut, uint32_t pa
         int at = v->rank == w->rank ? (int)d : tn_value_find_dim(v, w->dim[d]);
         if (at >= 0)
             stride[at] = whole->stride[d];
-        else
+        if (at < 0)
             *offset += part * whole->stride[d];
+        else if (local(p, v)->size[at] != local(p, w)->size[d])
+            *offset += part * local(p, v)->size[at] * whole->stride[d];
     }
     return 1;
 }

@@ -66,17 +66,26 @@ static void bind_tasks(struct tn_run *run)
     run->n_compute = plan->n_task - plan->n_update_task;
 }
 
-/* Positions are constants: global indices of what this rank holds. */
+/* Positions are constants: global indices of what this rank holds, or angles of such. */
 static tn_status fill_positions(struct tn_run *run, const struct tn_value *v, void *to)
 {
     const struct tn_local *l = &run->plan->place[v->id].local;
-    int32_t *host = tn_alloc_array(run->arena, (size_t)l->count, sizeof *host);
+    union {
+        int32_t number;
+        float angle;
+    } *host = malloc(((size_t)l->count + 1) * sizeof *host);
     tn_status s;
 
-    for (int64_t i = 0; i < l->count; i++)
-        host[i] = (int32_t)(l->index[0] ? l->index[0][i] : l->origin[0] + l->flat_start + i);
+    if (!host)
+        return tn_error(TN_ERR_MEMORY, "no memory for %lld positions on their way to the device", (long long)l->count);
+    if (v->rotary)
+        tn_rotary_fill(v, l, &host->angle);
+    for (int64_t i = 0; i < l->count && !v->rotary; i++)
+        host[i].number = (int32_t)(l->index[0] ? l->index[0][i] : l->origin[0] + l->flat_start + i);
     s = run->api->copy(run->queue, to, host, (uint64_t)l->count * sizeof *host, 1);
-    return s ? s : run->api->sync(run->queue, run->seconds);
+    s = s ? s : run->api->sync(run->queue, run->seconds);
+    free(host);
+    return s;
 }
 
 static tn_status place_storages(struct tn_run *run, char **workspace)

@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "base/status.h"
 #include "plugin/load.h"
+#include "train/model_config.h"
 
 /* The key as errors shall begin with it: "run.ini:7: optimizer.name". */
 static const char *place_of(const struct tn_config *c, const char *key, char *out, size_t room)
@@ -201,28 +202,6 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
         find_pass(e, c, "plugins.passes", extra[i], "");
 }
 
-static int is_of_others(const char *key)
-{
-    return !strcmp(key, "model.rope_theta") || !strcmp(key, "model.n_expert") || !strcmp(key, "model.top_k");
-}
-
-/* What this version has not learned yet is refused by name, never ignored. */
-static void check_reach(struct tn_config *c)
-{
-    int64_t kv = tn_config_int(c, "model.n_kv_head");
-    struct tn_config_entry e;
-
-    if (!tn_config_is(c, "model.arch", "gpt2")) {
-        tn_config_problem(c, "model.arch", "%s is not supported by this version; gpt2 is", tn_config_text(c, "model.arch"));
-        return;
-    }
-    if (kv && kv != tn_config_int(c, "model.n_head"))
-        tn_config_problem(c, "model.n_kv_head", "gpt2 has as many of them as model.n_head; leave it out");
-    for (size_t i = 0; tn_config_at(c, i, &e); i++)
-        if (is_of_others(e.name) && strcmp(e.value, e.key->preset))
-            tn_config_problem(c, e.name, "it is a key of other architectures and of no use to gpt2; leave it out");
-}
-
 /* Ranks that run on the same CPUs share them. */
 static uint32_t threads_of(const struct tn_config *c, const struct tn_world *w)
 {
@@ -247,7 +226,7 @@ tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, stru
     find_optimizer(e, c, &optimizer);
     if (!tn_world_find(e->registry, c, place, &e->world))
         find_passes(e, c);
-    check_reach(c);
+    tn_model_reach(c);
     s = tn_config_check(c);
     if (!s)
         s = settle_optimizer(e, c, optimizer);

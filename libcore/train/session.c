@@ -6,6 +6,7 @@
 #include "plugin/rules.h"
 #include "run/compare.h"
 #include "train/groups.h"
+#include "train/model_config.h"
 
 /* --- from the configuration */
 
@@ -37,28 +38,6 @@ tn_status tn_session_configure_at(struct tn_config *c, const struct tn_place *pl
 tn_status tn_session_configure(struct tn_config *c, struct tn_session **out)
 {
     return tn_session_configure_at(c, NULL, out);
-}
-
-static void read_model(struct tn_session *s)
-{
-    const struct tn_config *c = s->config;
-    int64_t inner = tn_config_int(c, "model.n_inner"), width = tn_config_int(c, "model.n_embd");
-
-    s->model = (struct tn_model_config){
-        .arch = tn_config_text(c, "model.arch"),
-        .n_layer = tn_config_int(c, "model.n_layer"),
-        .n_head = tn_config_int(c, "model.n_head"),
-        .n_embd = width,
-        .vocab_size = tn_config_int(c, "model.vocab_size"),
-        .block_size = tn_config_int(c, "model.block_size"),
-        .n_inner = inner ? inner : 4 * width,
-        .dropout = tn_config_float(c, "model.dropout"),
-        .norm_eps = tn_config_float(c, "model.norm_eps"),
-        .init_std = tn_config_float(c, "model.init_std"),
-        .bias = tn_config_flag(c, "model.bias"),
-        .tie_embeddings = !tn_config_text(c, "model.tie_embeddings") || tn_config_flag(c, "model.tie_embeddings"),
-        .gelu = tn_config_text(c, "model.gelu"),
-    };
 }
 
 /* Elements of the largest values, by the keys that make them: more cannot be counted, let alone held. */
@@ -240,6 +219,16 @@ static void add_tensors(struct tn_session *s, const struct tn_value *list)
     }
 }
 
+/* Tables that are only looked up make no products: positions, and an embedding that is not the head too. */
+static int is_looked_up(const struct tn_session *s, const struct tn_value *v)
+{
+    const struct tn_value *first = any_graph(s)->params;
+
+    while (first && tn_value_find_dim(first, "vocab") < 0)
+        first = first->next;
+    return tn_value_find_dim(v, "posn") >= 0 || (!s->model.tie_embeddings && v == first);
+}
+
 static void list_tensors(struct tn_session *s)
 {
     const struct tn_graph *g = any_graph(s);
@@ -250,7 +239,7 @@ static void list_tensors(struct tn_session *s)
         if (v->param->twin)
             continue;
         s->shape.n_parameters += tn_value_count(v);
-        if (tn_value_find_dim(v, "posn") < 0)
+        if (!is_looked_up(s, v))
             s->shape.n_parameters_no_position += tn_value_count(v);
     }
     s->tensor = tn_alloc(s->arena, (n + 1) * sizeof *s->tensor);
@@ -351,7 +340,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     s->collectives = (struct tn_collectives){.comm = s->engine.world->comm_api, .device = s->engine.device_api, .mesh = s->mesh,
                                              .kernels = s->engine.kernels, .n_kernels = s->engine.n_kernels,
                                              .seconds = tn_config_float(s->config, "backend.timeout")};
-    read_model(s);
+    tn_model_read(s->config, &s->model);
     tn_world_phase(s->engine.world, "plan", 1);
     status = read_shape(s);
     if (!status)

@@ -10,6 +10,7 @@
     X("copy", nest) X("accum", nest) X("cast", nest) X("dropout", dropout)                                 \
     X("embed", embed) X("embed_bwd", embed) X("pick", pick) X("pick_bwd", pick)                            \
     X("layernorm", norm) X("ln_dx", norm) X("ln_dw", norm)                                                 \
+    X("rmsnorm", norm) X("rms_dx", norm) X("rms_dw", norm) X("rope", rope)                                 \
     X("attention", attention) X("attn_bwd", attention)                                                     \
     X("ce", ce) X("ce_bwd", ce) X("head", head) X("head_bwd", head)                         \
     X("head_train", head)

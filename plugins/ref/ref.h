@@ -57,6 +57,7 @@ tn_status tn_ref_nest(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_dropout(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_embed(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_norm(const struct tn_problem *p, struct tn_kernel *out);
+tn_status tn_ref_rope(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_attention(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_pick(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_ce(const struct tn_problem *p, struct tn_kernel *out);
