@@ -2,12 +2,34 @@
  *
  * Weights with a heads, mlp or vocab dim are cut there. What is then summed over the cut dim comes out partial and is
  * closed where it arises: to whole, or with sp to a cut along the sequence, so that norms and dropout between the
- * projections work on a part of it and the column projections gather it again. Columns and rows are found by role. */
+ * projections work on a part of it and the column projections gather it again. Columns and rows are found by role.
+ *
+ * Where groups of rep query heads share a key head, heads are those of the keys. More ranks than those cut each group instead:
+ * every rank has all keys and values, and their gradients are partial. */
 #include <tenon/gradients.h>
+
+static int64_t most_of(int64_t n, int64_t ranks)
+{
+    return (n + ranks - 1) / ranks;
+}
+
+/* Does a cut of the groups leave the busiest rank fewer query heads than one of the key heads? */
+static int cuts_groups(struct tn_graph *g, const char *axis)
+{
+    int64_t ranks = tn_axis_size(g, axis);
+
+    tn_each_param(g, w) {
+        int64_t heads = tn_dim(w, "heads"), rep = tn_dim(w, "rep");
+
+        if (rep && ranks > heads && heads * most_of(rep, ranks) < most_of(heads, ranks) * rep)
+            return 1;
+    }
+    return 0;
+}
 
 static void cut_weights(struct tn_graph *g, const char *axis)
 {
-    static const char *const cut[] = {"heads", "mlp", "vocab"};
+    const char *const cut[] = {cuts_groups(g, axis) ? "rep" : "heads", "mlp", "vocab"};
 
     tn_each_param(g, w)
         for (int i = 0; i < 3; i++)

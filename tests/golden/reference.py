@@ -149,6 +149,90 @@ class Case:
         return ini
 
 
+class Llama(Case):
+    """keys: heads of the keys. scaling: of the rotary positions, as the keys of the configuration say it."""
+
+    def __init__(self, name, seed, layers, heads, keys, width, inner, vocab, block, tied=False, scaling=None, theta=10000.0, **more):
+        super().__init__(name, seed, layers, heads, width, vocab, block, **more)
+        self.keys, self.inner, self.tied, self.theta = keys, inner, tied, theta
+        self.scaling = scaling or {}
+
+    def parameters(self, rng):
+        size = self.width // self.heads
+        shapes = {"model.embed_tokens.weight": (self.vocab, self.width)}
+        for layer in range(self.layers):
+            unit = f"model.layers.{layer}."
+            shapes[unit + "input_layernorm.weight"] = (self.width,)
+            for part, rows in (("q", self.heads * size), ("k", self.keys * size), ("v", self.keys * size)):
+                shapes[unit + f"self_attn.{part}_proj.weight"] = (rows, self.width)
+            shapes[unit + "self_attn.o_proj.weight"] = (self.width, self.heads * size)
+            shapes[unit + "post_attention_layernorm.weight"] = (self.width,)
+            for part in ("gate", "up"):
+                shapes[unit + f"mlp.{part}_proj.weight"] = (self.inner, self.width)
+            shapes[unit + "mlp.down_proj.weight"] = (self.width, self.inner)
+        shapes["model.norm.weight"] = (self.width,)
+        if not self.tied:
+            shapes["lm_head.weight"] = (self.vocab, self.width)
+        return {name: (0.1 * torch.randn(shape, generator=rng) + (len(shape) == 1)).float() for name, shape in shapes.items()}
+
+    def turns(self):
+        """Radians from one position to the next, of each pair of a head."""
+        size = self.width // self.heads
+        turn = torch.tensor([self.theta ** (-2 * i / size) for i in range(size // 2)], dtype=torch.float64)
+        kind = self.scaling.get("rope_scaling", "none")
+        if kind == "none":
+            return turn
+        stretched = turn / self.scaling["rope_factor"]
+        if kind == "linear":
+            return stretched
+        length, low, high = (self.scaling["rope_" + key] for key in ("original_context", "low_freq_factor", "high_freq_factor"))
+        wave = 2 * math.pi / turn
+        between = (length / wave - low) / (high - low)
+        mixed = (1 - between) * stretched + between * turn
+        return torch.where(wave < length / high, turn, torch.where(wave > length / low, stretched, mixed))
+
+    def forward(self, p, tokens):
+        batch, length = tokens.shape
+        size = self.width // self.heads
+        angle = torch.outer(torch.arange(length, dtype=torch.float64), self.turns())
+        cosine, sine = torch.cos(angle), torch.sin(angle)
+
+        def norm(x, name):
+            return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * p[name + ".weight"]
+
+        def heads(x, name, count):
+            return (x @ p[name + ".weight"].T).reshape(batch, length, count, size).transpose(1, 2)
+
+        def turned(x):
+            a, b = x[..., :size // 2], x[..., size // 2:]
+            return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+        future = torch.ones(length, length).triu(1).bool()
+        x = p["model.embed_tokens.weight"][tokens]
+        for layer in range(self.layers):
+            unit = f"model.layers.{layer}."
+            y = norm(x, unit + "input_layernorm")
+            q = turned(heads(y, unit + "self_attn.q_proj", self.heads))
+            k = turned(heads(y, unit + "self_attn.k_proj", self.keys)).repeat_interleave(self.heads // self.keys, 1)
+            v = heads(y, unit + "self_attn.v_proj", self.keys).repeat_interleave(self.heads // self.keys, 1)
+            weights = torch.softmax((torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(size)).masked_fill(future, -math.inf), -1)
+            mixed = torch.einsum("bhij,bhjd->bihd", weights, v).reshape(batch, length, self.width)
+            x = x + mixed @ p[unit + "self_attn.o_proj.weight"].T
+            y = norm(x, unit + "post_attention_layernorm")
+            gate, up = (y @ p[unit + f"mlp.{part}_proj.weight"].T for part in ("gate", "up"))
+            x = x + (gate * torch.sigmoid(gate) * up) @ p[unit + "mlp.down_proj.weight"].T
+        return norm(x, "model.norm") @ p["model.embed_tokens.weight" if self.tied else "lm_head.weight"].T
+
+    def ini(self):
+        ini = super().ini()
+        for key in ("model.bias", "model.gelu"):
+            del ini[key]
+        ini.update({"model.arch": "llama", "model.n_kv_head": self.keys, "model.n_inner": self.inner, "model.tie_embeddings": self.tied,
+                    "model.rope_theta": self.theta})
+        ini.update({"model." + key: value for key, value in self.scaling.items()})
+        return ini
+
+
 def write(path, tensors, metadata):
     kinds = {"float32": "F32", "float64": "F64", "int32": "I32"}
     header, at = {"__metadata__": metadata}, 0
@@ -168,6 +252,12 @@ CASES = [
     Case("nobias", seed=12, layers=2, heads=4, width=16, vocab=17, block=12, bias=False, batch=3),
     Case("odd", seed=13, layers=2, heads=3, width=15, vocab=23, block=11, length=9, gelu="tanh", batch=3),
     Case("sgd", seed=14, layers=2, heads=2, width=16, vocab=19, block=10, batch=4, steps=3, optimizer="sgd", lr=0.5),
+    Llama("llama_gqa", seed=15, layers=2, heads=4, keys=2, width=32, inner=20, vocab=29, block=12, batch=2, accumulate=2, uncounted=5,
+          scaling={"rope_scaling": "llama3", "rope_factor": 4.0, "rope_low_freq_factor": 1.0, "rope_high_freq_factor": 4.0,
+                   "rope_original_context": 64}),
+    Llama("llama_mqa", seed=16, layers=2, heads=3, keys=1, width=18, inner=25, vocab=23, block=11, length=9, tied=True, batch=3, theta=500.0,
+          scaling={"rope_scaling": "linear", "rope_factor": 2.0}),
+    Llama("llama_mha", seed=17, layers=3, heads=3, keys=3, width=12, inner=17, vocab=19, block=10, batch=3, steps=3, optimizer="sgd", lr=0.5),
 ]
 
 if __name__ == "__main__":
