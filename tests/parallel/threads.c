@@ -99,6 +99,30 @@ static int world_of(const char *layout)
     return number(layout, "dp", 1) * number(layout, "tp", 1) * number(layout, "cp", 1) * number(layout, "pp", 1);
 }
 
+static const struct model {
+    const char *name;
+    int vocab, seq;
+    const char *setting[9];
+} models[] = {
+    {"even", 64, 16, {"model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"}},
+    {"odd", 65, 17, {"model.n_head=3", "model.n_embd=27", "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
+    {"llama", 65, 17, {"model.arch=llama", "model.n_head=6", "model.n_kv_head=3", "model.n_embd=36", "model.n_inner=25",
+                       "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
+    {"mqa", 64, 16, {"model.arch=llama", "model.n_head=4", "model.n_kv_head=1", "model.n_embd=32", "model.n_inner=40",
+                     "model.vocab_size=64", "model.block_size=16", "train.seq_len=16", "model.rope_scaling=llama3"}},
+};
+
+static const struct model *model_of(const char *layout)
+{
+    char value[32];
+    size_t i = 0;
+
+    word(layout, "model", "even", value);
+    while (i + 1 < sizeof models / sizeof *models && strcmp(models[i].name, value))
+        i++;
+    return &models[i];
+}
+
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
@@ -106,17 +130,14 @@ static int settings(const char *layout, int alone, char (*text)[64], char **list
                                        "shard_within", "virtual", "stages"};
     static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
-    static const char *const models[][6] = {
-        {"even", "model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"},
-        {"odd", "model.n_head=3", "model.n_embd=27", "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"},
-    };
+    const struct model *model = model_of(layout);
     char value[32];
-    int n = 0, odd = !strcmp(word(layout, "model", "even", value), "odd");
+    int n = 0;
 
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         snprintf(text[n++], 64, "%s", usual[i]);
-    for (int i = 1; i < 6; i++)
-        snprintf(text[n++], 64, "%s", models[odd][i]);
+    for (size_t i = 0; i < sizeof model->setting / sizeof *model->setting && model->setting[i]; i++)
+        snprintf(text[n++], 64, "%s", model->setting[i]);
     snprintf(text[n++], 64, "model.n_layer=%s", word(layout, "layers", "2", value));
     snprintf(text[n++], 64, "model.tie_embeddings=%s", word(layout, "tied", "yes", value));
     snprintf(text[n++], 64, "train.recompute=%s", word(layout, "recompute", "no", value));
@@ -195,7 +216,7 @@ static int open_rank(struct rank *r, const char *layout, int world, int number_o
     struct tn_session_options o = {.use = TN_SESSION_TRAIN | TN_SESSION_STEP};
     struct tn_place place = {.struct_size = sizeof place, .rank = (uint32_t)number_of, .size = (uint32_t)world, .nodes = 1,
                              .local_rank = (uint32_t)number_of, .local_size = (uint32_t)world};
-    char text[32][64], *list[32], value[32];
+    char text[48][64], *list[48], value[32];
     int n = settings(layout, world == 1, text, list);
 
     r->look = !strcmp(word(layout, "look", "no", value), "yes");
@@ -435,13 +456,12 @@ static void check(const char *layout)
 {
     static int32_t tokens[STEPS * 12 * 32], targets[STEPS * 12 * 32];
     struct result alone = {0}, parallel = {0};
-    char model[32];
-    int odd, before = failures;
+    char opt[32];
+    int before = failures;
 
     worst = 0;
-    lr = strcmp(word(layout, "opt", "adamw", model), "sgd") ? 0.001 : 0.1;
-    odd = !strcmp(word(layout, "model", "even", model), "odd");
-    make_data(odd ? 65 : 64, odd ? 17 : 16, tokens, targets);
+    lr = strcmp(word(layout, "opt", "adamw", opt), "sgd") ? 0.001 : 0.1;
+    make_data(model_of(layout)->vocab, model_of(layout)->seq, tokens, targets);
     if (run(layout, 1, tokens, targets, &alone) && run(layout, world_of(layout), tokens, targets, &parallel))
         compare(layout, &alone, &parallel);
     release(&alone);
@@ -474,6 +494,12 @@ static const char *const usual[] = {
     "pp=2 tp=2 micro=3 schedule=afab", "pp=2 tp=2 sp=yes micro=6 opt=sgd", "pp=2 tp=3 sp=yes micro=3 layers=5 model=odd", "pp=2 cp=2 micro=3",
     "pp=2 cp=2 zigzag=no micro=6 layers=4 schedule=interleaved drop=0.3", "dp=2 tp=2 pp=2 micro=3", "dp=2 tp=2 pp=2 sp=yes zero=3 micro=2 drop=0.3 opt=sgd",
     "dp=2 pp=2 cp=2 zero=2 micro=2", "pp=2 micro=3 look=yes", "pp=2 micro=6 layers=4 schedule=interleaved look=yes", "pp=4 tp=2 sp=yes micro=3 look=yes kernels=cpu,ref",
+    "micro=4 model=llama", "dp=3 zero=3 micro=2 model=llama", "dp=2 zero=1 micro=3 model=llama opt=sgd", "dp=2 zero=2 micro=2 model=mqa tied=no",
+    "tp=2 model=llama", "tp=3 sp=yes model=llama opt=sgd", "tp=4 model=mqa", "tp=3 sp=yes model=mqa tied=no opt=sgd", "tp=5 model=llama kernels=cpu,ref",
+    "cp=2 model=llama", "cp=3 zigzag=no model=llama opt=sgd", "cp=3 ring=no model=llama", "cp=2 tp=4 sp=yes model=mqa opt=sgd",
+    "pp=3 micro=4 layers=5 model=llama", "pp=2 micro=3 layers=5 model=llama schedule=afab tied=no", "pp=2 micro=6 layers=4 model=mqa schedule=interleaved opt=sgd",
+    "dp=2 zero=3 micro=2 model=llama recompute=yes", "cp=2 model=llama recompute=yes kernels=cpu,ref", "pp=2 tp=3 sp=yes micro=3 layers=5 model=llama look=yes kernels=cpu,ref",
+    "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved model=llama", "dp=2 cp=2 tp=2 zero=3 sp=yes micro=2 model=mqa look=yes",
     "pp=2 cp=2 tp=2 micro=4 look=yes", "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved",
 };
 
