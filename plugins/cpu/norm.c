@@ -1,5 +1,6 @@
-/* norm.c - layernorm and its two gradients, a row at a time.
+/* norm.c - layernorm, rmsnorm and their gradients, a row at a time.
  *
+ * rmsnorm is layernorm with mean 0, without a bias, and without mean(d) in its gradient.
  * Rows are shared out to threads; the sums over a row are those of vsum.h. dw sums over rows: blocks of 128
  * rows make one partial row each in the workspace, those are added in order in double. */
 #include "cpu.h"
@@ -11,7 +12,7 @@ struct norm {
     int64_t rows, c;
     int64_t step[6];                             /* between rows, of each operand; 0 for w, b and dw */
     double eps;
-    uint32_t bias, accumulate;
+    uint32_t bias, accumulate, rms;              /* rms: there is no mean among the operands */
 };
 struct run {
     const struct norm *n;
@@ -22,6 +23,17 @@ struct run {
 static float *row_of(const struct run *r, uint32_t op, int64_t i)
 {
     return (float *)r->buffer[op] + i * r->n->step[op];
+}
+
+/* Operand number op of the list with a mean, which is that before rstd. */
+static uint32_t after_mean(const struct run *r, uint32_t op)
+{
+    return op - r->n->rms;
+}
+
+static float mean_at(const struct run *r, uint32_t op, int64_t i)
+{
+    return r->n->rms ? 0.0f : *row_of(r, op, i);
 }
 
 static double sum_of_squares(const float *x, float mean, int64_t n)
@@ -38,7 +50,7 @@ static void forward(void *arg, int64_t lo, int64_t hi)
     for (int64_t i = lo; i < hi; i++) {
         const float *x = row_of(r, 0, i), *w = r->buffer[1], *b = r->n->bias ? r->buffer[2] : NULL;
         float *y = row_of(r, y_op, i);
-        float mean = (float)(tn_sum(x, c) / (double)c);
+        float mean = r->n->rms ? 0.0f : (float)(tn_sum(x, c) / (double)c);
         float rstd = (float)(1.0 / sqrt(sum_of_squares(x, mean, c) / (double)c + r->n->eps));
 
         if (b)
@@ -47,8 +59,9 @@ static void forward(void *arg, int64_t lo, int64_t hi)
         else
             for (int64_t k = 0; k < c; k++)
                 y[k] = (x[k] - mean) * rstd * w[k];
-        *row_of(r, y_op + 1, i) = mean;
-        *row_of(r, y_op + 2, i) = rstd;
+        if (!r->n->rms)
+            *row_of(r, y_op + 1, i) = mean;
+        *row_of(r, after_mean(r, y_op + 2), i) = rstd;
     }
 }
 
@@ -65,8 +78,8 @@ static void backward_x(void *arg, int64_t lo, int64_t hi)
 
     for (int64_t i = lo; i < hi; i++) {
         const float *dy = row_of(r, 0, i), *x = row_of(r, 1, i), *w = r->buffer[2];
-        float *dx = row_of(r, 5, i), mean = *row_of(r, 3, i), rstd = *row_of(r, 4, i);
-        float plain = (float)(tn_dot(dy, w, c) / (double)c);
+        float *dx = row_of(r, after_mean(r, 5), i), mean = mean_at(r, 3, i), rstd = *row_of(r, after_mean(r, 4), i);
+        float plain = r->n->rms ? 0.0f : (float)(tn_dot(dy, w, c) / (double)c);
         float tilt = (float)(sum_along(dy, w, x, mean, rstd, c) / (double)c);
 
         if (r->n->accumulate)
@@ -90,7 +103,7 @@ static void backward_w(void *arg, int64_t lo, int64_t hi)
         memset(part, 0, (size_t)c * sizeof *part);
         for (int64_t i = block * DW_ROWS; i < TN_MIN(r->n->rows, (block + 1) * DW_ROWS); i++) {
             const float *dy = row_of(r, 0, i), *x = row_of(r, 1, i);
-            float mean = *row_of(r, 2, i), rstd = *row_of(r, 3, i);
+            float mean = mean_at(r, 2, i), rstd = *row_of(r, after_mean(r, 3), i);
 
             for (int64_t k = 0; k < c; k++)
                 part[k] += dy[k] * ((x[k] - mean) * rstd);
@@ -102,7 +115,7 @@ static void add_parts(void *arg, int64_t lo, int64_t hi)
 {
     const struct run *r = arg;
     int64_t c = r->n->c, blocks = (r->n->rows + DW_ROWS - 1) / DW_ROWS;
-    float *dw = r->buffer[4];
+    float *dw = r->buffer[after_mean(r, 4)];
 
     for (int64_t k = lo; k < hi; k++) {
         double sum = 0;
@@ -164,22 +177,49 @@ tn_status tn_cpu_prepare_layernorm(const struct tn_problem *p, struct tn_kernel 
     out->launch = launch_forward;
     return tn_keep(out, &n, sizeof n, p->op);
 }
-tn_status tn_cpu_prepare_ln_dx(const struct tn_problem *p, struct tn_kernel *out)
+tn_status tn_cpu_prepare_rmsnorm(const struct tn_problem *p, struct tn_kernel *out)
 {
-    struct norm n = {.accumulate = p->accumulate & 1};
+    struct norm n = {.rms = 1};
 
-    if (p->n_in != 5 || p->n_out != 1 || prepare(p, "rrwssr", &p->in[1], &n))
+    if (p->accumulate || p->n_out != 2 || p->n_in != 2 || prepare(p, "rwrs", &p->in[0], &n))
+        return TN_DECLINED;
+    out->launch = launch_forward;
+    return tn_keep(out, &n, sizeof n, p->op);
+}
+
+static tn_status prepare_x(const struct tn_problem *p, uint32_t rms, const char *kinds, struct tn_kernel *out)
+{
+    struct norm n = {.accumulate = p->accumulate & 1, .rms = rms};
+
+    if (p->n_in != 5 - rms || p->n_out != 1 || prepare(p, kinds, &p->in[1], &n))
         return TN_DECLINED;
     out->launch = launch_x;
     return tn_keep(out, &n, sizeof n, p->op);
 }
-tn_status tn_cpu_prepare_ln_dw(const struct tn_problem *p, struct tn_kernel *out)
+tn_status tn_cpu_prepare_ln_dx(const struct tn_problem *p, struct tn_kernel *out)
 {
-    struct norm n = {.accumulate = p->accumulate & 1};
+    return prepare_x(p, 0, "rrwssr", out);
+}
+tn_status tn_cpu_prepare_rms_dx(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_x(p, 1, "rrwsr", out);
+}
 
-    if (p->n_in != 4 || p->n_out != 1 || prepare(p, "rrssw", &p->in[1], &n))
+static tn_status prepare_w(const struct tn_problem *p, uint32_t rms, const char *kinds, struct tn_kernel *out)
+{
+    struct norm n = {.accumulate = p->accumulate & 1, .rms = rms};
+
+    if (p->n_in != 4 - rms || p->n_out != 1 || prepare(p, kinds, &p->in[1], &n))
         return TN_DECLINED;
     out->launch = launch_w;
     out->workspace = (uint64_t)((n.rows + DW_ROWS - 1) / DW_ROWS * n.c) * sizeof(float);
     return tn_keep(out, &n, sizeof n, p->op);
+}
+tn_status tn_cpu_prepare_ln_dw(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_w(p, 0, "rrssw", out);
+}
+tn_status tn_cpu_prepare_rms_dw(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_w(p, 1, "rrsw", out);
 }
