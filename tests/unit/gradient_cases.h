@@ -189,6 +189,63 @@ static void layernorm_no_bias(struct graph *c)
     give(c, tn_add(c->t.g, "layernorm", TN_IN(MATRIX, VECTOR), TN_WITH(ATTR("eps", 1e-5))));
 }
 
+static void rmsnorm(struct graph *c)
+{
+    struct tn_value *x = P(3, DIMS("batch", "seq", "embed"), SIZES(B, T, 5));
+
+    give(c, tn_add(c->t.g, "rmsnorm", TN_IN(x, VECTOR), TN_WITH(ATTR("eps", 1e-2))));
+}
+
+static void halve(struct graph *c)
+{
+    give_all(c, tn_add(c->t.g, "halve", TN_IN(P(3, DIMS("batch", "head_dim", "seq"), SIZES(B, 6, T))),
+                       TN_WITH(TN_TEXT("dim", "head_dim"), TN_TEXT("now", "half"))));
+}
+
+/* The other half has no gradient. */
+static void halve_one(struct graph *c)
+{
+    struct tn_value *x = P(2, DIMS("batch", "head_dim"), SIZES(B, 6));
+    struct tn_value *y = tn_add(c->t.g, "halve", TN_IN(x), TN_WITH(TN_TEXT("dim", "head_dim"), TN_TEXT("now", "half")));
+
+    give(c, y ? tn_output(tn_producer(y), 1) : NULL);
+}
+
+static void join(struct graph *c)
+{
+    struct tn_value *x = P(3, DIMS("batch", "half", "seq"), SIZES(B, 3, T)), *y = P(3, DIMS("batch", "half", "seq"), SIZES(B, 3, T));
+
+    give(c, tn_add(c->t.g, "join", TN_IN(x, y), TN_WITH(TN_TEXT("dim", "half"), TN_TEXT("now", "head_dim"))));
+}
+
+/* The table as the graph makes it; positions too, or as data: one that has no row gives nothing. */
+static void rope_of(struct graph *c, int64_t rep, int sign, int data)
+{
+    static const int32_t given[T] = {3, 0, 3, 9};
+    static const struct tn_rotary angles = {.theta = 100};
+    const char *const dim[] = {"batch", "seq", "heads", "rep", "head_dim"}, *const flat[] = {"batch", "seq", "heads", "head_dim"};
+    struct tn_value *x = rep > 1 ? P(5, dim, SIZES(B, T, 2, rep, 6)) : P(4, flat, SIZES(B, T, 2, 6));
+    struct tn_value *pos = data ? trial_input(&c->t, "pos", TN_I32, 1, DIMS("seq"), SIZES(T), given) : tn_graph_positions(c->t.g, "seq", T);
+
+    give(c, tn_add(c->t.g, "rope", TN_IN(x, pos, tn_graph_rotary(c->t.g, DIMS("posn", "head_dim"), T, 6, &angles)),
+                   TN_WITH(TN_INT("sign", sign))));
+}
+
+static void rope(struct graph *c)
+{
+    rope_of(c, 1, 1, 0);
+}
+
+static void rope_grouped(struct graph *c)
+{
+    rope_of(c, 2, 1, 0);
+}
+
+static void rope_back(struct graph *c)
+{
+    rope_of(c, 1, -1, 1);
+}
+
 static void ce(struct graph *c)
 {
     give(c,
@@ -315,6 +372,13 @@ static const struct {
     {"rename", rename_dim},
     {"layernorm", layernorm},
     {"layernorm", layernorm_no_bias},
+    {"rmsnorm", rmsnorm},
+    {"halve", halve},
+    {"halve", halve_one},
+    {"join", join},
+    {"rope", rope},
+    {"rope", rope_grouped},
+    {"rope", rope_back},
     {"ce", ce},
     {"head", head_both},
     {"head", head_lse},

@@ -228,6 +228,9 @@ static const struct {
     {"layernorm", NULL, {"embed", "embed"}, "!"},
     {"layernorm", NULL, {"P", "R"}, "!"},
     {"layernorm", NULL, {"R", "embed"}, "!"},
+    {"rmsnorm", NULL, {"batch", "R"}, "S(batch)"},
+    {"rmsnorm", NULL, {"embed", "embed"}, "!"},
+    {"rmsnorm", NULL, {"P", "R"}, "!"},
 };
 
 START_TEST(rules_of_layouts)
@@ -253,6 +256,36 @@ START_TEST(rules_of_layouts)
         ck_assert_int_eq(tn_graph_verify(g), TN_OK);
         ck_assert_str_eq(tn_layout_text(g, y->layout[4]), rules[_i].gives);
     }
+    tn_graph_free(g);
+}
+END_TEST
+
+/* --- rotary positions: layouts of x [seq, heads, head_dim], of positions and of the table [posn, head_dim] */
+
+static const struct {
+    const char *in[3], *gives;
+} turned[] = {
+    {{"R", "R", "R"}, "R"},      {{"heads", "R", "R"}, "S(heads)"}, {{"seq", "seq", "R"}, "S(seq)"}, {{"P", "R", "R"}, "P"},
+    {{"@1", "@1", "@1"}, "@1"},  {{"seq", "R", "R"}, "!"},          {{"R", "seq", "R"}, "!"},        {{"head_dim", "R", "head_dim"}, "!"},
+    {{"R", "R", "posn"}, "!"},   {{"P", "seq", "R"}, "!"},          {{"V", "R", "R"}, "!"},
+};
+
+START_TEST(rules_of_rope)
+{
+    static const struct tn_rotary angles = {.theta = 100};
+    struct tn_value *in[3], *y;
+
+    on(1, 1, 2, 1);
+    in[0] = tn_graph_input(g, "x", TN_F32, 3, (const char *const[]){"seq", "heads", "head_dim"}, (const int64_t[]){4, 2, 6}, 0);
+    in[1] = tn_graph_positions(g, "seq", 4);
+    in[2] = tn_graph_rotary(g, (const char *const[]){"posn", "head_dim"}, 4, 6, &angles);
+    for (int i = 0; i < 3; i++)
+        tn_set_layout(in[i], "tp", layout_named(turned[_i].in[i]));
+    y = tn_add(g, "rope", in, 3, NULL, 0);
+    ck_assert_ptr_nonnull(y);
+    ck_assert_int_eq(tn_graph_verify(g), *turned[_i].gives == '!' ? TN_ERR_LAYOUT : TN_OK);
+    if (*turned[_i].gives != '!')
+        ck_assert_str_eq(tn_layout_text(g, y->layout[4]), turned[_i].gives);
     tn_graph_free(g);
 }
 END_TEST
@@ -428,6 +461,7 @@ int main(void)
     tcase_add_test(c, zigzag_balances);
     tcase_add_loop_test(c, parts_make_the_whole, 0, 4);
     tcase_add_loop_test(c, rules_of_layouts, 0, COUNT(rules));
+    tcase_add_loop_test(c, rules_of_rope, 0, COUNT(turned));
     tcase_add_loop_test(c, conversions_are_collectives, 0, COUNT(conversions));
     tcase_add_test(c, a_later_conversion_is_not_used_earlier);
     tcase_add_test(c, rings_and_stages);

@@ -114,6 +114,42 @@ START_TEST(everything_is_said)
 }
 END_TEST
 
+/* Tables of angles are told apart by all that makes them, and by where they are. */
+static const char angles[] = "mesh dp=1 ep=1 pp=2 cp=1 tp=1\n"
+                             "positions %0 f32[posn=12 head_dim=4] {pp:@0} rotary theta=10000.0\n"
+                             "positions %1 f32[posn=12 head_dim=4] {pp:@1} rotary theta=10000.0\n"
+                             "positions %2 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0\n"
+                             "positions %3 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0 linear factor=2.0\n"
+                             "positions %4 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0 llama3 factor=2.0 low=1.0 high=4.5 "
+                             "original=8192.0\n"
+                             "output a = %0\n"
+                             "output b = %4\n";
+
+START_TEST(rotary_positions)
+{
+    static const char *const odd[][2] = {
+        {"positions %0 f32[posn=12 head_dim=3] rotary theta=1.0", "an even size"},
+        {"positions %0 f32[posn=12] rotary theta=1.0", "two dims"},
+        {"positions %0 i32[posn=12 head_dim=4] rotary theta=1.0", "are f32"},
+        {"positions %0 f32[posn=12 head_dim=4]", "are i32"},
+        {"positions %0 f32[posn=12 head_dim=4] rotary", "theta="},
+        {"positions %0 f32[posn=12 head_dim=4] rotary theta=1.0 llama3 factor=2.0", "low="},
+        {"positions %0 f32[a=2 b=4] rotary theta=1.0\npositions %1 f32[a=2 b=4] rotary theta=1.0", "exist already"},
+    };
+    struct tn_graph *g = read_well(angles);
+
+    ck_assert_str_eq(dump(g), angles);
+    tn_graph_free(g);
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        char text[200];
+
+        snprintf(text, sizeof text, "mesh tp=2\n%s\n", odd[i][0]);
+        ck_assert_msg(!tn_graph_read(text), "%s", odd[i][0]);
+        ck_assert_msg(strstr(tn_error_text(), odd[i][1]) != NULL, "%s: %s", odd[i][0], tn_error_text());
+    }
+}
+END_TEST
+
 /* Spaces, comments and other numbers do not matter; the writer has one way to say it. */
 START_TEST(one_way_to_write)
 {
@@ -492,6 +528,7 @@ int main(void)
     tcase_set_timeout(c, 300);
     tcase_add_loop_test(c, there_and_back, 0, COUNT(layouts));
     tcase_add_test(c, everything_is_said);
+    tcase_add_test(c, rotary_positions);
     tcase_add_test(c, one_way_to_write);
     tcase_add_test(c, an_excerpt);
     tcase_add_loop_test(c, errors_name_the_place, 0, COUNT(wrong));
