@@ -84,6 +84,8 @@ void tn_model_reach(struct tn_config *c)
     check_own_keys(c, arch);
     if (!is_gpt2(c))
         check_scaling(c);
+    if (!tn_config_text(c, "model.bias"))        /* a checkpoint says it: whether there are biases is seen in its tensors */
+        tn_config_settle(c, "model.bias", is_gpt2(c) ? "yes" : "no");
 }
 
 static struct tn_rotary read_rotary(const struct tn_config *c)
@@ -98,12 +100,6 @@ static struct tn_rotary read_rotary(const struct tn_config *c)
         .high = tn_config_float(c, "model.rope_high_freq_factor"),
         .original = tn_config_float(c, "model.rope_original_context"),
     };
-}
-
-/* A flag that only gpt2 has on unless it is said. */
-static int flag_of(const struct tn_config *c, const char *key)
-{
-    return tn_config_text(c, key) ? tn_config_flag(c, key) : is_gpt2(c);
 }
 
 void tn_model_read(const struct tn_config *c, struct tn_model_config *out)
@@ -124,8 +120,8 @@ void tn_model_read(const struct tn_config *c, struct tn_model_config *out)
         .dropout = tn_config_float(c, "model.dropout"),
         .norm_eps = tn_config_float(c, "model.norm_eps"),
         .init_std = tn_config_float(c, "model.init_std"),
-        .bias = flag_of(c, "model.bias"),
-        .tie_embeddings = flag_of(c, "model.tie_embeddings"),
+        .bias = tn_config_flag(c, "model.bias"),
+        .tie_embeddings = tn_config_text(c, "model.tie_embeddings") ? tn_config_flag(c, "model.tie_embeddings") : is_gpt2(c),
         .gelu = tn_config_text(c, "model.gelu"),
         .rotary = read_rotary(c),
     };

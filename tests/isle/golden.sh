@@ -27,7 +27,7 @@ passes()
     expect_rc 0
 }
 
-for case in bias nobias odd sgd; do
+for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha; do
     passes 1 $case
 done
 passes 1 sgd train.micro_batch=1
@@ -58,6 +58,10 @@ passes 4 bias parallel.tp=2 parallel.sp=yes train.micro_batch=1 parallel.zero=3
 passes 4 sgd parallel.cp=2 parallel.ring=no train.micro_batch=2 parallel.zero=2
 passes 4 nobias parallel.pp=2 parallel.cp=2 parallel.ring=no train.micro_batch=1
 passes 4 bias parallel.pp=2 train.micro_batch=1 parallel.zero=3
+passes 2 llama_gqa parallel.tp=2 parallel.sp=yes
+passes 3 llama_mha parallel.cp=3 parallel.ring=no
+passes 3 llama_mqa train.micro_batch=1 parallel.zero=3
+passes 3 llama_mha parallel.pp=3 train.micro_batch=1
 
 case_ "a ring of parts that nobody can compute"
 ranks 2 "$TENON" step --case "$golden/nobias.safetensors" --out ring.safetensors $on backend.comm=gloo parallel.cp=2
@@ -70,5 +74,6 @@ on="plugins.path=$isle/reef.so backend.device=reef backend.threads=1"
 passes 1 bias
 passes 2 nobias parallel.cp=2
 passes 3 odd parallel.cp=3
+passes 2 llama_gqa parallel.cp=2
 passes 4 nobias parallel.pp=2 parallel.cp=2 train.micro_batch=1
 passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2

@@ -49,6 +49,21 @@ passes 4 bias parallel.pp=2 train.micro_batch=1 parallel.zero=3
 passes 4 nobias parallel.pp=2 parallel.cp=2 train.micro_batch=1
 passes 8 bias parallel.tp=2 parallel.pp=2 train.micro_batch=1
 passes 8 sgd parallel.cp=2 parallel.pp=2 train.micro_batch=1 parallel.zero=1
+# More ranks of tp than key heads, and heads that do not divide.
+passes 2 llama_gqa parallel.tp=2 parallel.sp=yes
+passes 4 llama_gqa parallel.tp=4 parallel.sp=yes
+passes 3 llama_mqa parallel.tp=3
+passes 2 llama_mha parallel.tp=2
+passes 2 llama_gqa parallel.cp=2
+passes 3 llama_mqa parallel.cp=3 parallel.zigzag=no
+passes 2 llama_mha parallel.cp=2 parallel.ring=no
+passes 3 llama_mqa train.micro_batch=1 parallel.zero=3
+passes 2 llama_gqa train.micro_batch=1 parallel.zero=2
+passes 3 llama_mha parallel.pp=3 train.micro_batch=1
+passes 2 llama_mqa parallel.pp=2 train.micro_batch=1 parallel.schedule=afab
+passes 2 llama_gqa parallel.pp=2 parallel.schedule=interleaved
+passes 8 llama_gqa parallel.pp=2 parallel.tp=2 parallel.cp=2 parallel.sp=yes train.micro_batch=1
+passes 4 llama_gqa parallel.pp=2 train.micro_batch=1 parallel.zero=1
 export TENON_SHM=no
 passes 2 sgd train.micro_batch=2
 passes 2 sgd parallel.pp=2 train.micro_batch=1

@@ -94,7 +94,7 @@ START_TEST(defaults_hold)
     fine();
     ck_assert_int_eq(tn_config_int(c, "model.n_layer"), 12);
     ck_assert_double_eq(tn_config_float(c, "optimizer.lr"), 1e-3);
-    ck_assert_int_eq(tn_config_flag(c, "model.bias"), 1);
+    ck_assert_int_eq(tn_config_flag(c, "train.recompute"), 0);
     ck_assert_str_eq(tn_config_text(c, "checkpoint.resume"), "auto");
     ck_assert_ptr_null(tn_config_text(c, "data.dir"));
     ck_assert_int_eq(tn_config_int(c, "parallel.dp"), 0);

@@ -116,11 +116,11 @@ END_TEST
 
 /* Tables of angles are told apart by all that makes them, and by where they are. */
 static const char angles[] = "mesh dp=1 ep=1 pp=2 cp=1 tp=1\n"
-                             "positions %0 f32[posn=12 head_dim=4] {pp:@0} rotary theta=10000.0\n"
-                             "positions %1 f32[posn=12 head_dim=4] {pp:@1} rotary theta=10000.0\n"
-                             "positions %2 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0\n"
-                             "positions %3 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0 linear factor=2.0\n"
-                             "positions %4 f32[posn=12 head_dim=4] {pp:@1} rotary theta=500.0 llama3 factor=2.0 low=1.0 high=4.5 "
+                             "positions %0 f32[posn=12 head_dim=4] {pp:@0} rotary theta=1e+04\n"
+                             "positions %1 f32[posn=12 head_dim=4] {pp:@1} rotary theta=1e+04\n"
+                             "positions %2 f32[posn=12 head_dim=4] {pp:@1} rotary theta=5e+02\n"
+                             "positions %3 f32[posn=12 head_dim=4] {pp:@1} rotary theta=5e+02 linear factor=2.0\n"
+                             "positions %4 f32[posn=12 head_dim=4] {pp:@1} rotary theta=5e+02 llama3 factor=2.0 low=1.0 high=4.5 "
                              "original=8192.0\n"
                              "output a = %0\n"
                              "output b = %4\n";
