@@ -1,4 +1,5 @@
-/* norm.cu - layernorm over the last dim, and its two gradients.
+/* norm.cu - layernorm and rmsnorm over the last dim, and their gradients. rmsnorm is layernorm with mean 0, without a bias,
+ * and without mean(d) in its gradient.
  *
  * A warp has a row: its lanes read eight neighbours each, and read the row again from the cache where they need
  * it again. The variance is taken around the mean, in a second walk. dw sums over rows: blocks of fixed numbers of
@@ -12,11 +13,16 @@
 
 struct norm_plan {
     struct tn_cuda_view x, dy, w, b, mean, rstd, y; /* w, b: no rows; mean, rstd: no columns */
-    uint32_t has_b, rows, width;
+    uint32_t has_b, rms, rows, width;            /* rms: there is no mean */
     float eps;
     uint32_t parts, per_part;                    /* ln_dw: rows in a part */
     float *partial;                              /* [parts, width] */
 };
+
+TN_DEVICE float mean_at(const norm_plan &k, uint32_t row)
+{
+    return k.rms ? 0.0f : tn_view_get(k.mean, tn_axis_at(k.mean.row, row), 0);
+}
 
 TN_DEVICE float row_sum(const tn_cuda_view &x, int64_t row)
 {
@@ -48,7 +54,7 @@ TN_KERNEL(THREADS, 4) layernorm(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), y = tn_axis_at(k.y.row, r);
-        const float mean = row_sum(k.x, x) / k.width;
+        const float mean = k.rms ? 0.0f : row_sum(k.x, x) / k.width;
         const float rstd = 1 / sqrtf(row_squares(k.x, x, mean) / k.width + k.eps);
 
         for (uint32_t c = threadIdx.x % 32 * 8; c < k.width; c += SPAN) {
@@ -59,10 +65,10 @@ TN_KERNEL(THREADS, 4) layernorm(TN_PARAM(norm_plan) k)
                 f.v[i] = (f.v[i] - mean) * rstd * w.v[i] + b.v[i];
             tn_view_put8(k.y, y, c, f);
         }
-        if (threadIdx.x % 32 == 0) {
+        if (threadIdx.x % 32 == 0 && !k.rms)
             tn_view_put(k.mean, tn_axis_at(k.mean.row, r), 0, mean);
+        if (threadIdx.x % 32 == 0)
             tn_view_put(k.rstd, tn_axis_at(k.rstd.row, r), 0, rstd);
-        }
     }
 }
 
@@ -71,7 +77,7 @@ TN_KERNEL(THREADS, 4) ln_dx(TN_PARAM(norm_plan) k)
 {
     for (uint32_t r = blockIdx.x * WARPS + threadIdx.x / 32; r < k.rows; r += gridDim.x * WARPS) {
         const int64_t x = tn_axis_at(k.x.row, r), dy = tn_axis_at(k.dy.row, r), dx = tn_axis_at(k.y.row, r);
-        const float mean = tn_view_get(k.mean, tn_axis_at(k.mean.row, r), 0);
+        const float mean = mean_at(k, r);
         const float rstd = tn_view_get(k.rstd, tn_axis_at(k.rstd.row, r), 0);
         float sum = 0, dot = 0;
 
@@ -85,7 +91,7 @@ TN_KERNEL(THREADS, 4) ln_dx(TN_PARAM(norm_plan) k)
                 dot += c + i < k.width ? d * ((f.v[i] - mean) * rstd) : 0.0f;
             }
         }
-        sum = tn_warp_sum(sum) / k.width, dot = tn_warp_sum(dot) / k.width;
+        sum = k.rms ? 0.0f : tn_warp_sum(sum) / k.width, dot = tn_warp_sum(dot) / k.width;
         for (uint32_t c = threadIdx.x % 32 * 8; c < k.width; c += SPAN) {
             const tn_f8 g = tn_view_get8(k.dy, dy, c), w = tn_view_get8(k.w, 0, c);
             tn_f8 f = tn_view_get8(k.x, x, c);
@@ -106,7 +112,7 @@ TN_KERNEL(THREADS) ln_dw_part(TN_PARAM(norm_plan) k)
     float sum[8] = {};
 
     for (uint32_t r = first + t / 32; r < end && c < k.width; r += WARPS) {
-        const float mean = tn_view_get(k.mean, tn_axis_at(k.mean.row, r), 0);
+        const float mean = mean_at(k, r);
         const float rstd = tn_view_get(k.rstd, tn_axis_at(k.rstd.row, r), 0);
         const tn_f8 g = tn_view_get8(k.dy, tn_axis_at(k.dy.row, r), c);
         const tn_f8 f = tn_view_get8(k.x, tn_axis_at(k.x.row, r), c);
@@ -177,49 +183,79 @@ static int has_width(const struct tn_problem *p)
     return x->rank > 0 && x->size[x->rank - 1] > 0;
 }
 
-extern "C" tn_status tn_cuda_prepare_layernorm(const struct tn_problem *p, struct tn_kernel *out)
+static tn_status prepare_forward(const struct tn_problem *p, uint32_t rms, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1, n = p->n_in;
     struct norm_plan k = {};
 
     if (!has_width(p) || !tn_cuda_view_load(&k.x, p, 0, split) || !tn_cuda_view_load(&k.w, p, 1, 0) ||
         (n > 2 && !tn_cuda_view_load(&k.b, p, 2, 0)) || !tn_cuda_view_load(&k.y, p, n, split) ||
-        !tn_cuda_view_load(&k.mean, p, n + 1, split) || !tn_cuda_view_load(&k.rstd, p, n + 2, split))
+        (!rms && !tn_cuda_view_load(&k.mean, p, n + 1, split)) || !tn_cuda_view_load(&k.rstd, p, n + 2 - rms, split))
         return TN_DECLINED;
-    k.has_b = n > 2, k.rows = k.x.row.total, k.width = k.x.col.total;
+    k.has_b = n > 2, k.rms = rms, k.rows = k.x.row.total, k.width = k.x.col.total;
     k.eps = (float)tn_problem_float(p, "eps", 1e-5);
     return tn_cuda_keep(out, &k, sizeof k, launch_forward);
 }
 
+extern "C" tn_status tn_cuda_prepare_layernorm(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_forward(p, 0, out);
+}
+
+extern "C" tn_status tn_cuda_prepare_rmsnorm(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_forward(p, 1, out);
+}
+
 /* dy, x, w, mean, rstd -> dx */
-extern "C" tn_status tn_cuda_prepare_ln_dx(const struct tn_problem *p, struct tn_kernel *out)
+static tn_status prepare_dx(const struct tn_problem *p, uint32_t rms, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1;
     struct norm_plan k = {};
 
     if (!has_width(p) || !tn_cuda_view_load(&k.dy, p, 0, split) || !tn_cuda_view_load(&k.x, p, 1, split) ||
-        !tn_cuda_view_load(&k.w, p, 2, 0) || !tn_cuda_view_load(&k.mean, p, 3, split) ||
-        !tn_cuda_view_load(&k.rstd, p, 4, split) || !tn_cuda_view_load(&k.y, p, 5, split))
+        !tn_cuda_view_load(&k.w, p, 2, 0) || (!rms && !tn_cuda_view_load(&k.mean, p, 3, split)) ||
+        !tn_cuda_view_load(&k.rstd, p, 4 - rms, split) || !tn_cuda_view_load(&k.y, p, 5 - rms, split))
         return TN_DECLINED;
-    k.rows = k.x.row.total, k.width = k.x.col.total;
+    k.rms = rms, k.rows = k.x.row.total, k.width = k.x.col.total;
     return tn_cuda_keep(out, &k, sizeof k, launch_dx);
 }
 
+extern "C" tn_status tn_cuda_prepare_ln_dx(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_dx(p, 0, out);
+}
+
+extern "C" tn_status tn_cuda_prepare_rms_dx(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_dx(p, 1, out);
+}
+
 /* dy, x, mean, rstd -> dw */
-extern "C" tn_status tn_cuda_prepare_ln_dw(const struct tn_problem *p, struct tn_kernel *out)
+static tn_status prepare_dw(const struct tn_problem *p, uint32_t rms, struct tn_kernel *out)
 {
     const uint32_t split = p->in[0].rank - 1;
     struct norm_plan k = {};
     tn_status s;
 
     if (!has_width(p) || !tn_cuda_view_load(&k.dy, p, 0, split) || !tn_cuda_view_load(&k.x, p, 1, split) ||
-        !tn_cuda_view_load(&k.mean, p, 2, split) || !tn_cuda_view_load(&k.rstd, p, 3, split) ||
-        !tn_cuda_view_load(&k.y, p, 4, 0))
+        (!rms && !tn_cuda_view_load(&k.mean, p, 2, split)) || !tn_cuda_view_load(&k.rstd, p, 3 - rms, split) ||
+        !tn_cuda_view_load(&k.y, p, 4 - rms, 0))
         return TN_DECLINED;
-    k.rows = k.x.row.total, k.width = k.x.col.total;
+    k.rms = rms, k.rows = k.x.row.total, k.width = k.x.col.total;
     k.per_part = TN_CUDA_MAX(64, TN_CUDA_PARTS(k.rows, MOST_PARTS));
     k.parts = TN_CUDA_PARTS(k.rows, k.per_part);
     if (!(s = tn_cuda_keep(out, &k, sizeof k, launch_dw)))
         out->workspace = (uint64_t)k.parts * k.width * sizeof(float);
     return s;
+}
+
+extern "C" tn_status tn_cuda_prepare_ln_dw(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_dw(p, 0, out);
+}
+
+extern "C" tn_status tn_cuda_prepare_rms_dw(const struct tn_problem *p, struct tn_kernel *out)
+{
+    return prepare_dw(p, 1, out);
 }

@@ -74,6 +74,6 @@ on="plugins.path=$isle/reef.so backend.device=reef backend.threads=1"
 passes 1 bias
 passes 2 nobias parallel.cp=2
 passes 3 odd parallel.cp=3
-passes 2 llama_gqa parallel.cp=2
+passes 2 llama_mha parallel.cp=2
 passes 4 nobias parallel.pp=2 parallel.cp=2 train.micro_batch=1
 passes 4 sgd parallel.cp=2 train.micro_batch=2 parallel.zero=2
