@@ -101,3 +101,14 @@ rm -f cut/step-00000008/model-00002-of-00003.safetensors
 run "$TENON" train tiny.ini backend.threads=1 model.bias=no train.global_batch=12 checkpoint.dir=cut train.steps=8 checkpoint.resume=8
 expect_rc 2
 expect_err 'cut has no complete checkpoint of step 8; there are: 4'
+
+case_ "grouped queries: groups cut where there are more ranks than key heads"
+sed -i 's/^dropout.*/arch = llama\nn_kv_head = 1\nn_inner = 24/; s/^n_head.*/n_head = 4/' tiny.ini
+rm -r alone
+go 1 alone 8
+go 4 groups 4 parallel.tp=4 train.micro_batch=12 parallel.sp=yes
+cp -r groups chunks
+go 2 groups 8 parallel.pp=2 train.micro_batch=6 checkpoint.gather=yes
+as_alone groups
+go 3 chunks 8 parallel.zero=3 checkpoint.gather=yes
+as_alone chunks

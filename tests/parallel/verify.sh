@@ -31,6 +31,9 @@ equal parallel.cp=2 parallel.zigzag=yes backend.debug=yes --seed 7
 equal parallel.dp=2 backend.dtype=bf16
 equal parallel.pp=2 train.micro_batch=3 backend.debug=yes
 equal parallel.pp=2 parallel.dp=2 parallel.zero=3 train.micro_batch=3 model.dropout=0.3 model.n_layer=4 parallel.schedule=interleaved backend.debug=yes
+equal parallel.tp=4 parallel.sp=yes model.arch=llama model.n_kv_head=2 backend.debug=yes
+equal --ranks 3 model.arch=llama model.n_kv_head=1 model.n_layer=3 model.tie_embeddings=yes parallel.pp=3 train.micro_batch=3 backend.debug=yes
+equal parallel.cp=2 parallel.dp=2 model.arch=llama model.n_kv_head=4 parallel.zero=3 backend.debug=yes
 
 case_ "under a launcher"
 ranks 2 "$TENON" verify $model parallel.tp=2 --worst 1
