@@ -5,6 +5,23 @@ AC_DEFUN([TN_REQUIRE],
 [PKG_CHECK_MODULES([$1], [$2], [],
     [AC_MSG_ERROR([$2 was not found by pkg-config; on Debian: apt-get install $3])])])
 
+# TN_OPTIONAL(NAME, VARIABLE, MODULE, DEBIAN-PACKAGE, WHAT FOR): --enable-NAME=auto|yes|no, a library that the core can do
+# without, and the conditional HAVE_VARIABLE. The summary has a line for it.
+AC_DEFUN([TN_OPTIONAL],
+[AC_ARG_ENABLE([$1], [AS_HELP_STRING([--enable-$1=auto|yes|no], [$5])], [], [enable_$1=auto])
+tn_build=no tn_why=
+AS_CASE([$enable_$1],
+    [no], [tn_why="--disable-$1"],
+    [auto|yes],
+        [PKG_CHECK_MODULES([$2], [$3], [tn_build=yes],
+            [tn_why="no $3; on Debian: apt-get install $4"
+             AS_IF([test "$enable_$1" = yes], [AC_MSG_ERROR([--enable-$1=yes, but $tn_why])])])],
+    [AC_MSG_ERROR([--enable-$1=$enable_$1: must be auto, yes or no])])
+AM_CONDITIONAL([HAVE_$2], [test $tn_build = yes])
+AC_SUBST([HAVE_$2], [$tn_build])
+AS_VAR_APPEND([tn_option_lines], ["`printf '  %-10s %s' $1 "$tn_build, for $5${tn_why:+ ($tn_why)}"`
+"])])
+
 # The compiler's warnings; --enable-werror makes them errors.
 AC_DEFUN([TN_WARNINGS],
 [AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])], [], [enable_werror=no])
@@ -74,6 +91,6 @@ tenon $PACKAGE_VERSION
   sanitizers $enable_sanitizers
   debug      $tn_debug
   unit tests $have_check`test $have_check = yes || echo " (no check.pc; on Debian: apt-get install check)"`
-plugins
+${tn_option_lines}plugins
 $tn_plugin_lines
 TN_END])

@@ -1,9 +1,10 @@
 /* byte.c - the tokenizer that has nothing to learn: id = byte, 256 of them, for any file at all. */
 #include "data/tokenizer_kind.h"
 
-static tn_status train(struct tn_tokenizer *t, const char *source, const unsigned char *text, uint64_t bytes)
+static tn_status train(struct tn_tokenizer *t, const struct tn_tokenizer_choice *choice, const char *source,
+                       const unsigned char *text, uint64_t bytes)
 {
-    (void)source, (void)text, (void)bytes;
+    (void)choice, (void)source, (void)text, (void)bytes;
     t->vocab_size = 256;
     return TN_OK;
 }

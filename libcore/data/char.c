@@ -53,8 +53,10 @@ static tn_status not_utf8(const char *source, uint64_t at)
                     "--tokenizer byte takes any file", source, at);
 }
 
-static tn_status train(struct tn_tokenizer *t, const char *source, const unsigned char *text, uint64_t bytes)
+static tn_status train(struct tn_tokenizer *t, const struct tn_tokenizer_choice *choice, const char *source,
+                       const unsigned char *text, uint64_t bytes)
 {
+    (void)choice;
     unsigned char *seen = calloc(TN_CODEPOINTS, 1);
     uint32_t *code = NULL, n = 0;
     tn_status status = TN_OK;

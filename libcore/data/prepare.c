@@ -1,6 +1,7 @@
 /* prepare.c - see prepare.h.
  *
- * The text is mapped and encoded in pieces of 1 MiB, so that a text larger than memory works. All four files
+ * The text is mapped and encoded in pieces of 1 MiB, so that a text larger than memory works; a piece is larger only
+ * where the tokenizer finds no place to cut in it, as in a million blanks. All four files
  * go to a staging directory first: OUT.tmp-PID, which becomes OUT, or OUT/.tmp-PID, whose files move into OUT
  * with meta.json last. So a directory with half of another text never passes for a whole one: hashes would
  * differ. */
@@ -9,6 +10,7 @@
 #include "base/file.h"
 #include "data/mapping.h"
 #include "data/sink.h"
+#include "data/splitter.h"
 #include "data/tokenizer.h"
 #include "data/utf8.h"
 
@@ -44,48 +46,92 @@ uint64_t tn_prepare_split(const unsigned char *text, uint64_t bytes, double val_
     return at;
 }
 
-static tn_status write_ids(struct tn_sink *o, const int32_t *id, uint64_t n, uint32_t width, void *room)
+struct writer {
+    const struct tn_tokenizer *tokenizer;
+    const char *source;
+    struct tn_sink *sink;
+    uint32_t width;                              /* bytes of an id in the file */
+    int32_t *room;                               /* [ids], and their narrow copy behind */
+    uint64_t ids;
+    uint64_t tokens;                             /* written so far */
+};
+
+static tn_status make_room(struct writer *w, uint64_t ids)
 {
-    if (width == 4)
-        return tn_sink_write(o, id, n * 4);
-    uint16_t *narrow = room;
-    for (uint64_t i = 0; i < n; i++)
-        narrow[i] = (uint16_t)id[i];
-    return tn_sink_write(o, narrow, n * 2);
+    if (ids <= w->ids)
+        return TN_OK;
+    free(w->room);
+    w->ids = ids;
+    w->room = malloc(ids * (sizeof(int32_t) + sizeof(uint16_t)));
+    if (!w->room)
+        return tn_error(TN_ERR_MEMORY, "no memory to encode %" PRIu64 " bytes of %s", ids, w->source);
+    return TN_OK;
 }
 
-/* The pieces of one part, one after the other. room: for PIECE ids and their narrow copy. */
-static tn_status encode_pieces(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
-                               uint64_t bytes, uint32_t width, int32_t *room, struct tn_sink *o,
-                               uint64_t *tokens)
+static tn_status write_ids(struct writer *w, const int32_t *id, uint64_t n)
+{
+    w->tokens += n;
+    if (w->width == 4)
+        return tn_sink_write(w->sink, id, n * 4);
+    uint16_t *narrow = (uint16_t *)(w->room + w->ids);
+    for (uint64_t i = 0; i < n; i++)
+        narrow[i] = (uint16_t)id[i];
+    return tn_sink_write(w->sink, narrow, n * 2);
+}
+
+/* How much of the text goes next; all that is left if it can be cut nowhere. */
+static uint64_t next_piece(const struct tn_tokenizer *t, const unsigned char *text, uint64_t bytes)
+{
+    for (uint64_t window = PIECE, n; window < bytes; window *= 2)
+        if ((n = tn_tokenizer_cut(t, text, window)) > 0)
+            return n;
+    return bytes;
+}
+
+static tn_status encode_pieces(struct writer *w, const unsigned char *text, uint64_t bytes)
 {
     tn_status status = TN_OK;
 
-    *tokens = 0;
-    for (uint64_t at = 0, n, count; at < bytes && status == TN_OK; at += n, *tokens += count) {
-        n = bytes - at > PIECE ? tn_tokenizer_cut(t, text + at, PIECE) : bytes - at;
-        status = tn_tokenizer_encode(t, source, text + at, n, room, &count);
+    for (uint64_t at = 0, n, count; at < bytes && status == TN_OK; at += n) {
+        n = next_piece(w->tokenizer, text + at, bytes - at);
+        status = make_room(w, n > PIECE ? n : PIECE);
         if (status == TN_OK)
-            status = write_ids(o, room, count, width, room + PIECE);
+            status = tn_tokenizer_encode(w->tokenizer, w->source, text + at, n, w->room, &count);
+        if (status == TN_OK)
+            status = write_ids(w, w->room, count);
     }
     return status;
 }
 
-static tn_status write_part(const struct tn_tokenizer *t, const char *source, const unsigned char *text,
-                            uint64_t bytes, uint32_t width, const char *path, uint64_t *tokens,
-                            uint64_t *hash)
+/* Texts between two ends of text, and the token for each of these. */
+static tn_status encode_documents(struct writer *w, const unsigned char *text, uint64_t bytes)
 {
-    int32_t *room = malloc(PIECE * (sizeof(int32_t) + sizeof(uint16_t)));
-    struct tn_sink *o = NULL;
-    tn_status status =
-        room ? tn_sink_open(path, &o) : tn_error(TN_ERR_MEMORY, "no memory to encode %s", source);
+    const int32_t id = (int32_t)tn_tokenizer_end_of_text(w->tokenizer);
+    tn_status status = TN_OK;
 
+    for (uint64_t at = 0, end; at < bytes && status == TN_OK; at = end + sizeof TN_END_OF_TEXT - 1) {
+        end = tn_pieces_document(text, bytes, at);
+        status = encode_pieces(w, text + at, end - at);
+        if (status == TN_OK && end < bytes && (status = make_room(w, PIECE)) == TN_OK)
+            status = write_ids(w, &id, 1);
+    }
+    return status;
+}
+
+static tn_status write_part(const struct tn_prepare *p, const struct tn_tokenizer *t, const unsigned char *text,
+                            uint64_t bytes, uint32_t width, const char *path, uint64_t *tokens, uint64_t *hash)
+{
+    struct writer w = {.tokenizer = t, .source = p->input, .width = width};
+    tn_status status = tn_sink_open(path, &w.sink);
+
+    if (status < 0)
+        return status;
+    status = p->end_of_text ? encode_documents(&w, text, bytes) : encode_pieces(&w, text, bytes);
+    free(w.room);
+    *tokens = w.tokens;
     if (status == TN_OK)
-        status = encode_pieces(t, source, text, bytes, width, room, o, tokens);
-    free(room);
-    if (status == TN_OK)
-        return tn_sink_commit(o, NULL, hash);
-    tn_sink_abort(o);
+        return tn_sink_commit(w.sink, NULL, hash);
+    tn_sink_abort(w.sink);
     return status;
 }
 
@@ -108,10 +154,10 @@ static tn_status write_all(const struct tn_prepare *p, const struct tn_mapping *
     *m = (struct tn_meta){.vocab_size = tn_tokenizer_vocab_size(t)};
     m->width = m->vocab_size <= 65536 ? 2 : 4;
     snprintf(m->tokenizer, sizeof m->tokenizer, "%s", tn_tokenizer_kind(t));
-    s = write_part(t, p->input, text->data, split, m->width, path[0], &m->train_tokens, &m->train_hash);
+    s = write_part(p, t, text->data, split, m->width, path[0], &m->train_tokens, &m->train_hash);
     if (s == TN_OK)
-        s = write_part(t, p->input, text->data + split, text->bytes - split, m->width, path[1],
-                       &m->val_tokens, &m->val_hash);
+        s = write_part(p, t, text->data + split, text->bytes - split, m->width, path[1], &m->val_tokens,
+                       &m->val_hash);
     if (s == TN_OK)
         s = write_text(path[2], tn_tokenizer_text(t), &m->tokenizer_hash);
     if (s == TN_OK)
@@ -207,8 +253,12 @@ static tn_status prepare_text(struct tn_arena *a, const struct tn_prepare *p, co
                               struct tn_meta *meta, int *already)
 {
     uint64_t split = tn_prepare_split(text->data, text->bytes, p->val_fraction);
+    const struct tn_tokenizer_choice choice = {.kind = p->tokenizer,
+                                               .vocab_size = p->vocab_size,
+                                               .folder = p->bpe_dir,
+                                               .end_of_text = p->end_of_text};
     struct tn_tokenizer *t;
-    tn_status s = tn_tokenizer_train(p->tokenizer, p->input, text->data, text->bytes, &t);
+    tn_status s = tn_tokenizer_train(&choice, p->input, text->data, text->bytes, split, &t);
 
     if (s == TN_OK)
         s = check_length(p, text, split);

@@ -9,7 +9,10 @@
 
 struct tn_prepare {
     const char *input, *out;                     /* a text file; a directory, made if it is not there */
-    const char *tokenizer;                       /* kind */
+    const char *tokenizer;                       /* kind; what follows is of tn_tokenizer_choice */
+    int64_t vocab_size;
+    const char *bpe_dir;
+    int end_of_text;
     double val_fraction;                         /* above 0, below 1 */
     int force;
 };

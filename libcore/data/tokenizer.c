@@ -1,4 +1,5 @@
-/* tokenizer.c - the table of kinds, and tokenizer.json: {"kind": …, "version": 1, and the kind's own keys}. */
+/* tokenizer.c - the table of kinds, and tokenizer.json: {"kind": …, "version": 1, and the kind's own keys}, or what
+ * others write for a BPE, which has no kind and a "model". */
 #include "data/tokenizer_kind.h"
 
 #include "data/mapping.h"
@@ -7,19 +8,24 @@
 
 #define VERSION 1
 
-static const struct tn_tokenizer_kind *const kinds[] = {&tn_tokenizer_char, &tn_tokenizer_byte};
+static const struct { const char *name; const struct tn_tokenizer_kind *kind; } kinds[] = {
+    {"char", &tn_tokenizer_char},
+    {"byte", &tn_tokenizer_byte},
+    {"bpe", &tn_tokenizer_bpe},
+    {"gpt2", &tn_tokenizer_bpe},                 /* the one that OpenAI published */
+};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 const char *tn_tokenizer_kinds(void)
 {
-    return "char, byte";
+    return "char, byte, bpe, gpt2";
 }
 
 static const struct tn_tokenizer_kind *find_kind(const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
-        if (!strcmp(kinds[i]->name, name))
-            return kinds[i];
+        if (!strcmp(kinds[i].name, name))
+            return kinds[i].kind;
     return NULL;
 }
 
@@ -42,17 +48,33 @@ static tn_status made(tn_status status, struct tn_tokenizer **out)
     return status;
 }
 
-tn_status tn_tokenizer_train(const char *name, const char *source, const void *text, uint64_t bytes,
-                             struct tn_tokenizer **out)
+static tn_status check_choice(const struct tn_tokenizer_choice *c, const struct tn_tokenizer_kind *kind)
 {
-    const struct tn_tokenizer_kind *kind = find_kind(name);
+    if (!kind)
+        return tn_error(TN_ERR_CONFIG, "there is no tokenizer '%s'; there are: %s", c->kind, tn_tokenizer_kinds());
+    if (c->vocab_size && strcmp(c->kind, "bpe"))
+        return tn_error(TN_ERR_CONFIG, "--vocab-size is for --tokenizer bpe; the vocabulary of %s is as large as it is",
+                        c->kind);
+    if (c->folder && kind != &tn_tokenizer_bpe)
+        return tn_error(TN_ERR_CONFIG, "--bpe-dir is for --tokenizer bpe and gpt2, %s needs none", c->kind);
+    if (c->end_of_text && kind != &tn_tokenizer_bpe)
+        return tn_error(TN_ERR_CONFIG, "--end-of-text is for --tokenizer bpe and gpt2, %s has no such token", c->kind);
+    if (c->folder && c->vocab_size)
+        return tn_error(TN_ERR_CONFIG, "--bpe-dir has a vocabulary that is ready, --vocab-size trains one: give one of "
+                        "them");
+    return TN_OK;
+}
+
+tn_status tn_tokenizer_train(const struct tn_tokenizer_choice *choice, const char *source, const void *text,
+                             uint64_t bytes, uint64_t learn, struct tn_tokenizer **out)
+{
+    const struct tn_tokenizer_kind *kind = find_kind(choice->kind);
+    tn_status status = check_choice(choice, kind);
 
     *out = NULL;
-    if (!kind)
-        return tn_error(TN_ERR_CONFIG, "there is no tokenizer '%s'; there are: %s", name,
-                        tn_tokenizer_kinds());
-    tn_status status = make(kind, out);
-    return status < 0 ? status : made(kind->train(*out, source, text, bytes), out);
+    if (status < 0 || (status = make(kind, out)) < 0)
+        return status;
+    return made(kind->train(*out, choice, source, text, kind->any_text ? learn : bytes), out);
 }
 
 static tn_status load_root(const char *path, const json_t *root, struct tn_tokenizer **out)
@@ -61,6 +83,10 @@ static tn_status load_root(const char *path, const json_t *root, struct tn_token
     const json_t *version = json_object_get(root, "version");
     const struct tn_tokenizer_kind *kind = name ? find_kind(name) : NULL;
 
+    if (!name && json_object_get(root, "model")) {
+        tn_status made_one = make(&tn_tokenizer_bpe, out);
+        return made_one < 0 ? made_one : made(tn_tokenizer_bpe.load(*out, path, root), out);
+    }
     if (!name)
         return tn_error(TN_ERR_INPUT, "%s says no \"kind\": it is no tokenizer of this program", path);
     if (!kind)
@@ -82,6 +108,10 @@ tn_status tn_tokenizer_load(const char *path, struct tn_tokenizer **out)
     *out = NULL;
     if (status < 0)
         return status;
+    if (file.bytes > TN_TOKENIZER_BYTES) {
+        tn_mapping_close(&file);
+        return tn_error(TN_ERR_INPUT, "%s has more than %u MiB: it is no tokenizer", path, TN_TOKENIZER_BYTES >> 20);
+    }
     json_t *root = json_loadb(file.bytes ? (const char *)file.data : "", (size_t)file.bytes,
                               JSON_REJECT_DUPLICATES, &err);
     status = root ? load_root(path, root, out)
@@ -93,7 +123,8 @@ tn_status tn_tokenizer_load(const char *path, struct tn_tokenizer **out)
 
 char *tn_tokenizer_text(const struct tn_tokenizer *t)
 {
-    json_t *root = json_pack("{s:s, s:i}", "kind", t->kind->name, "version", VERSION);
+    json_t *root = t->kind->form ? t->kind->form(t)
+                                 : json_pack("{s:s, s:i}", "kind", t->kind->name, "version", VERSION);
     char *text = NULL, *line = NULL;
 
     if (root && (!t->kind->save || t->kind->save(t, root) == 0))
@@ -131,6 +162,11 @@ tn_status tn_tokenizer_encode(const struct tn_tokenizer *t, const char *source, 
 {
     *count = 0;
     return t->kind->encode(t, source, text, bytes, out, count);
+}
+
+int64_t tn_tokenizer_end_of_text(const struct tn_tokenizer *t)
+{
+    return t->kind->end_of_text ? t->kind->end_of_text(t) : -1;
 }
 
 uint64_t tn_tokenizer_cut(const struct tn_tokenizer *t, const void *text, uint64_t bytes)

@@ -73,7 +73,8 @@ refused 'folder is a directory' --input folder --out new
 refused 'text\.txt is there and is no directory' --input text.txt --out text.txt
 refused '--input is missing' --out new
 refused '--out is missing' --input text.txt
-refused 'tokenizer.*bpe' --input text.txt --out new --tokenizer bpe
+refused 'tokenizer bpe needs --vocab-size' --input text.txt --out new --tokenizer bpe
+refused 'tokenizer.*bpe9' --input text.txt --out new --tokenizer bpe9
 refused 'val-fraction' --input text.txt --out new --val-fraction 1
 refused 'val-fraction' --input text.txt --out new --val-fraction nan
 refused 'text\.txt.*Not a directory' --input text.txt --out text.txt/x

@@ -7,11 +7,17 @@
 
 #include <time.h>
 
+static tn_status train(const char *kind, const char *source, const char *text, uint64_t bytes,
+                       struct tn_tokenizer **out)
+{
+    return tn_tokenizer_train(&(struct tn_tokenizer_choice){.kind = kind}, source, text, bytes, bytes, out);
+}
+
 static struct tn_tokenizer *trained(const char *kind, const char *text)
 {
     struct tn_tokenizer *t;
 
-    assert_ok(tn_tokenizer_train(kind, "text", text, strlen(text), &t));
+    assert_ok(train(kind, "text", text, strlen(text), &t));
     return t;
 }
 
@@ -104,14 +110,14 @@ START_TEST(invalid_utf8_is_no_text_of_characters)
     struct tn_tokenizer *t;
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_fails(tn_tokenizer_train("char", "a.txt", bad[i].text, strlen(bad[i].text), &t), TN_ERR_INPUT,
+        assert_fails(train("char", "a.txt", bad[i].text, strlen(bad[i].text), &t), TN_ERR_INPUT,
                      bad[i].at);
         ck_assert_msg(strstr(tn_error_text(), "a.txt") && strstr(tn_error_text(), "--tokenizer byte"), "%s",
                       tn_error_text());
-        assert_ok(tn_tokenizer_train("byte", "a.txt", bad[i].text, strlen(bad[i].text), &t));
+        assert_ok(train("byte", "a.txt", bad[i].text, strlen(bad[i].text), &t));
         tn_tokenizer_free(t);
     }
-    assert_fails(tn_tokenizer_train("word", "a.txt", "a", 1, &t), TN_ERR_CONFIG, "there are: char, byte");
+    assert_fails(train("word", "a.txt", "a", 1, &t), TN_ERR_CONFIG, "there are: char, byte");
 }
 END_TEST
 
@@ -254,7 +260,7 @@ START_TEST(pieces_join_to_the_whole)
 
     for (uint32_t i = 0; i < 3000; i++)
         n += tn_utf8_write(base[i * 7 % 4] + i * i % 61, (unsigned char *)text + n);
-    assert_ok(tn_tokenizer_train("char", "text", text, n, &t));
+    assert_ok(train("char", "text", text, n, &t));
     assert_ok(tn_tokenizer_encode(t, "text", text, n, id, &count));
     ck_assert_uint_eq(count, 3000);
     for (uint64_t at = 0, step = 4; at < n; step = step % 97 + 4) {
@@ -284,7 +290,7 @@ START_TEST(long_runs_are_no_trouble)
         size_t bytes = strlen(units[u]);
         for (size_t i = 0; i < 1000000; i++)
             memcpy(text + i * bytes, units[u], bytes);
-        assert_ok(tn_tokenizer_train("char", "text", text, 1000000 * bytes, &t));
+        assert_ok(train("char", "text", text, 1000000 * bytes, &t));
         assert_ok(tn_tokenizer_encode(t, "text", text, 1000000 * bytes, id, &n));
         ck_assert_uint_eq(n, 1000000);
         ck_assert_int_eq(id[999999], 0);
