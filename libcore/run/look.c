@@ -91,6 +91,24 @@ tn_status tn_run_step_timed(struct tn_run *run, double *seconds)
     return s ? s : tn_run_update_timed(run, &times);
 }
 
+tn_status tn_run_compute_seen(struct tn_run *run, tn_status (*between)(void *ctx), void *ctx)
+{
+    uint32_t first = 0;
+    tn_status s = tn_run_uniforms(run);
+
+    while (first < run->n_compute && run->plan->task[first].list != TN_LIST_BACKWARD)
+        first++;
+    if (!s)
+        s = tn_run_walk(run->go, run->go + first);
+    if (!s)
+        s = tn_run_sync(run);
+    if (!s)
+        s = between(ctx);
+    if (!s)
+        s = tn_run_walk(run->go + first, run->go + run->n_compute);
+    return s ? s : tn_run_sync(run);
+}
+
 /* --- finite? */
 
 static double number(uint32_t dtype, const void *at, int64_t i)

@@ -56,6 +56,9 @@ struct tn_run_times {
 tn_status tn_run_compute_timed(struct tn_run *run, struct tn_run_times *times);
 tn_status tn_run_update_timed(struct tn_run *run, struct tn_run_times *times);
 
+/* As tn_run_compute; between(ctx) is called once, where the first backward is next: what has run until then is done. */
+tn_status tn_run_compute_seen(struct tn_run *run, tn_status (*between)(void *ctx), void *ctx);
+
 struct tn_bad {
     const struct tn_value *value;                /* NULL: all is finite */
     const struct tn_row *row;                    /* that made it; NULL: a source */
