@@ -11,6 +11,7 @@
 #include "options.h"
 #include "plan.h"
 #include "ranks.h"
+#include "timeline.h"
 #include "train/engine.h"
 #include "train/schedule.h"
 #include "vocabulary.h"
@@ -125,6 +126,8 @@ static void print_one(const struct options *o, const struct tn_session *s, const
     }
     if (options_given(o, "kernels"))
         plan_print_kernels(plan);
+    if (options_given(o, "memory-timeline"))
+        timeline_print(plan, NULL);
 }
 
 static tn_status print(const struct options *o, const struct tn_config *c, struct tn_session *s)
@@ -220,6 +223,9 @@ static const struct option options[] = {
      .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
     {.name = "kernels",
      .help = "Print every launch: where in the model, by which plugin, how often, how much"},
+    {.name = "memory-timeline",
+     .help = "Print how much of the arena each launch needs, and which needs the most (tenon bench has the same option, and "
+             "measures)"},
     {.name = "schedule",
      .help = "Print the stages of the pipeline, the order in which each rank works, and its pauses"},
     {.name = "world",
@@ -259,7 +265,8 @@ const struct command plan_command = {
     .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one "
             "rank or many",
     .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--peak RATE] [--bandwidth RATE] "
-             "[--mfu SHARE] [--tokens N] [--parameters N] [--dump-after STEP] [--kernels] [--schedule]",
+             "[--mfu SHARE] [--tokens N] [--parameters N] [--dump-after STEP] [--kernels] "
+             "[--memory-timeline] [--schedule]",
     .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
               "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the "
               "mesh; ranks that are "

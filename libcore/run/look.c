@@ -52,7 +52,9 @@ static tn_status task_timed(struct tn_run *run, const struct go *g, struct tn_ru
         s = tn_run_sync(run);
         double t = now();
         times->row[c->row] += t - last;
-        last = t;
+        if (times->after)
+            times->after(times->ctx, c->row);
+        last = now();
     }
     return s;
 }

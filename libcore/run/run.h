@@ -52,6 +52,8 @@ tn_status tn_run_step_timed(struct tn_run *run, double *seconds);
 struct tn_run_times {
     double list[TN_LISTS];                       /* of all micro-batches */
     double *row;                                 /* [n_row] of the plan, or NULL */
+    void (*after)(void *ctx, uint32_t row);      /* with row: when a launch is done; NULL: nothing */
+    void *ctx;
 };
 tn_status tn_run_compute_timed(struct tn_run *run, struct tn_run_times *times);
 tn_status tn_run_update_timed(struct tn_run *run, struct tn_run_times *times);

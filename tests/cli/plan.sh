@@ -35,6 +35,16 @@ expect_out '^forward +block0 +attn_qkv +einsum +ref '
 expect_out '^update .* ref '
 expect_out '^launches +([0-9]+) +ref \1;'
 
+case_ "memory by launch"
+plan --memory-timeline
+expect_rc 0
+expect_out '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +#+ +forward block0 mlp_fc '
+# the highest of the launches is the peak, and the last one so far
+peak=$(sed -n 's/^at most \([0-9.]*\) MB alive, in launch [0-9]*: .*; the arena has [0-9.]* MB$/\1/p' <<<"$out")
+expect test -n "$peak"
+expect test "$(awk '$1 ~ /^[0-9]+$/ && $2 ~ /\./ && $2 > m { m = $2 } END { print m }' <<<"$out")" = "$peak"
+expect test "$(awk '$1 ~ /^[0-9]+$/ && $2 ~ /\./ { m = $3 } END { print m }' <<<"$out")" = "$peak"
+
 case_ "the graph between the passes"
 plan --dump-after list
 expect_rc 0

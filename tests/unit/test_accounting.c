@@ -165,6 +165,38 @@ START_TEST(block_as_a_whole_skips_what_is_masked)
 }
 END_TEST
 
+/* --- memory by launch */
+
+/* No launch has less alive than it reads and writes of the arena, and the most is what the plan says. */
+START_TEST(timeline_of_a_plan)
+{
+    struct trial t = block(_i, NULL);
+    uint64_t live[1000], most = 0;
+    uint32_t changes = 0;
+
+    ck_assert_uint_lt(t.plan->n_row, 1000);
+    tn_plan_timeline(t.plan, live);
+    for (uint32_t r = 0; r < t.plan->n_row; r++) {
+        const struct tn_row *row = &t.plan->row[r];
+        uint64_t touched = 0;
+
+        for (uint32_t k = 0; k < row->n_in + row->n_out; k++) {
+            int again = row->ref[k].storage == TN_NOWHERE || t.plan->storage[row->ref[k].storage].where != TN_AT_ARENA;
+
+            for (uint32_t j = 0; j < k; j++)
+                again |= row->ref[j].storage == row->ref[k].storage;
+            touched += again ? 0 : t.plan->storage[row->ref[k].storage].bytes;
+        }
+        ck_assert_uint_ge(live[r], touched);
+        most = live[r] > most ? live[r] : most;
+        changes += r > 0 && live[r] != live[r - 1];
+    }
+    ck_assert_uint_eq(most, t.plan->live_peak);
+    ck_assert_uint_gt(changes, 10);
+    trial_close(&t);
+}
+END_TEST
+
 /* --- time */
 
 /* 100 TFLOP/s and 1 TB/s meet at 100 FLOP/B: at 157 a launch is bound by computing, at 0.5 by memory. */
@@ -219,7 +251,7 @@ int main(void)
 {
     const TTest *const test[] = {linear_1024_4096, mlp_1024_4096_1024, block_in_parts_is_the_textbook_s,
                                  block_as_a_whole_skips_what_is_masked, roofline_of_launches, roofline_of_a_plan,
-                                 training_by_6nd};
+                                 training_by_6nd, timeline_of_a_plan};
 
     return trial_main("accounting", test, sizeof test / sizeof *test);
 }
