@@ -321,6 +321,7 @@ static tn_status finish(struct train *t, int64_t first)
 
     if (worth && (status = save_last(t)) < 0)
         return status;
+    tn_progress_sum(&t->progress);
     if (t->step < t->steps)
         tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
                         sig ? tn_signals_name(sig) : "a signal to another rank", (long long)t->step, (long long)t->steps,
