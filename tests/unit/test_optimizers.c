@@ -101,7 +101,7 @@ static const struct {
     {"adam", ref_adam, 2, {0.8, 0.9, 1e-2, 0.1}, ""},
     {"adamw", ref_adamw, 2, {0.9, 0.95, 1e-8, 0.1}, "beta1=0.9 beta2=0.95 eps=1e-8 weight_decay=0.1 "},
     {"adamw", ref_adamw, 2, {0.8, 0.9, 1e-2, 0.3}, ""},
-    {"lion", ref_lion, 1, {0.9, 0.99, 0}, "beta1=0.9 beta2=0.99 weight_decay=0 "},
+    {"lion", ref_lion, 1, {0.95, 0.98, 0}, "beta1=0.9 beta2=0.99 weight_decay=0 "},
     {"lion", ref_lion, 1, {0.5, 0.8, 0.3}, ""},
 };
 
