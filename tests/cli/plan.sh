@@ -28,6 +28,15 @@ expect_rc 0
 expect_out '^parameters +124[0-9]{6}, '
 expect_out '^parameters +49[0-9.]+ MB'
 
+# Without biases, with positions: v x e + 1024 x e + n (12 e^2 + 2 e) + e
+case_ "GPT-2's sizes"
+for model in 124m:50257:768:12 350m:50257:1024:24 774m:50257:1280:36 1558m:50257:1600:48; do
+    IFS=: read -r name v e n <<<"$model"
+    run "$TENON" plan "$top_srcdir/examples/gpt2-$name.ini" model.vocab_size=$v train.micro_batch=1 train.global_batch=1 --memory 100G
+    expect_rc 0
+    expect_out "^parameters +$((v * e + 1024 * e + n * (12 * e * e + 2 * e) + e)), "
+done
+
 case_ "every launch"
 plan --kernels backend.kernels=ref
 expect_rc 0
