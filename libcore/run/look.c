@@ -228,16 +228,16 @@ static tn_status check_outputs(struct tn_run *run, const struct call *c, void *a
     struct tn_bad *bad = arg;
     tn_status s = TN_OK;
 
-    if (row->way == TN_ROW_START)                /* not there yet */
+    if (row->way == TN_ROW_START || bad->value)  /* not there yet; known already */
         return TN_OK;
-
     for (uint32_t o = 0; o < row->n_out && !s && !bad->value; o++)
         s = check(run, row->value[row->n_in + o], c->l.buffer[row->n_in + o], c->l.micro, bad);
     if (bad->value)
         bad->row = row;
-    return s ? s : bad->value ? TN_DECLINED : TN_OK;
+    return s ? s : bad->value && !run->communicates ? TN_DECLINED : TN_OK;
 }
 
+/* Where ranks wait for one another, all walk to the end, whatever they have found: each finds its own first one. */
 tn_status tn_run_first_nonfinite(struct tn_run *run, struct tn_bad *out)
 {
     const struct tn_graph *g = run->plan->graph;
@@ -249,7 +249,7 @@ tn_status tn_run_first_nonfinite(struct tn_run *run, struct tn_bad *out)
         s = check_sources(run, g->states, out);
     if (!s)
         s = check_sources(run, g->inputs, out);
-    if (!s && !out->value)
+    if (!s && (!out->value || run->communicates))
         s = walk_slowly(run, run->n_compute, check_outputs, out);
     return s < 0 ? s : TN_OK;
 }
