@@ -29,6 +29,7 @@ struct bench {
     struct tn_measure_node *node; /* worst first */
     uint32_t n_node;
     double node_seconds; /* of all */
+    uint64_t *resident;  /* bytes after each launch of the first update; NULL: not asked for */
 };
 
 /* Seconds of a node that the roofline does not explain: its time less the longer of its FLOPs at the rate of

@@ -1,6 +1,7 @@
 /* bench_text.c - the report of tenon bench for people. The first line has the form that other programs'
  * reports are compared by: "... step 41.0 ms  18731 tok/s  92.1 GFLOP/s  peak RSS 40 MB". */
 #include "bench.h"
+#include "timeline.h"
 
 static void print_first(const struct bench *b)
 {
@@ -155,6 +156,8 @@ void bench_text(const struct bench *b)
     print_peak(b);
     print_rates(b);
     print_memory(b);
+    if (options_given(b->options, "memory-timeline"))
+        timeline_print(tn_session_plan(b->session, TN_SESSION_TRAIN), b->resident);
     print_nodes(b);
     print_products(b);
     print_trace(b);

@@ -77,7 +77,9 @@ static tn_status measure(struct bench *b, struct tn_measure_options o)
         o.steps = (uint32_t)options_int(b->options, "steps");
     if (options_given(b->options, "warmup"))
         o.warmup = (uint32_t)options_int(b->options, "warmup");
-    s = tn_measure_steps(b->session, &o, b->arena, &b->steps);
+    s = options_given(b->options, "memory-timeline") ? tn_measure_timeline(b->session, SEED, b->arena, &b->resident) : TN_OK;
+    if (!s)
+        s = tn_measure_steps(b->session, &o, b->arena, &b->steps);
     if (!s && (b->has_trace = options_given(b->options, "trace")))
         s = tn_measure_trace(b->session, options_text(b->options, "trace"), b->traced = o.warmup + o.steps, SEED, b->arena, &b->trace);
     if (!s && !options_given(b->options, "no-rates"))
@@ -196,6 +198,8 @@ static const struct option options[] = {
      .high = 100000},
     {.name = "json", .help = "Print one JSON object"},
     {.name = "ops", .help = "Time every launch, and hold it against what the machine could do, worst first"},
+    {.name = "memory-timeline",
+     .help = "Print what each launch of the first update needs of the arena by the plan, and what is resident after it"},
     {.name = "no-rates", .help = "Leave out the rates of products and of memory"},
     {.name = "trace",
      .value = "FOLDER",
@@ -225,7 +229,7 @@ static const struct option options[] = {
 const struct command bench_command = {
     .name = "bench",
     .help = "Measures how fast a model trains here: tokens a second, share of the machine's peak, memory",
-    .usage = "[CFG | --workload NAME] [section.key=value ...] [--steps N] [--ops] [--trace FOLDER] [--json] [--vs COMMAND]",
+    .usage = "[CFG | --workload NAME] [section.key=value ...] [--steps N] [--ops] [--memory-timeline] [--trace FOLDER] [--json] [--vs COMMAND]",
     .detail =
         "Trains on random tokens and keeps nothing; no data are needed where model.vocab_size is set. Times "
         "are medians. The peak is what the same kernel plugins reach in the same run: on matrix products of "

@@ -11,6 +11,7 @@
 #include "options.h"
 #include "plan.h"
 #include "ranks.h"
+#include "timeline.h"
 #include "train/engine.h"
 #include "train/schedule.h"
 #include "vocabulary.h"
@@ -56,56 +57,46 @@ static tn_status dump_end(const struct dump *d)
 
 /* --- does it fit? */
 
-/* "80G", "512 MB": powers of ten, as plan prints them. 0: no size. */
-static double read_size(const char *text)
-{
-    static const char unit[] = "kMGT";
-    char *end;
-    double x = strtod(text, &end);
-
-    end += strspn(end, " ");
-    for (int u = 0; unit[u] && *end; u++)
-        if (*end == unit[u] || (u == 0 && *end == 'K')) {
-            for (int k = 0; k <= u; k++)
-                x *= 1000;
-            end++;
-            break;
-        }
-    end += *end == 'B';
-    return *end || !(x > 0) ? 0 : x;
-}
-
-/* Of the device that is here; 0 if it does not say. */
-static double device_memory(const struct tn_session *s)
+/* What the device that is here says of itself; zeros if it does not. */
+static struct tn_device_info look_at_device(const struct tn_session *s)
 {
     const struct tn_device_api *api = tn_session_engine(s)->device_api;
     struct tn_device_info info = {.struct_size = sizeof info};
     struct tn_device *d = NULL;
 
     if (api->open(0, &d) < 0)
-        return 0;
+        return info;
     if (api->info(d, &info) < 0)
-        info.memory_total = 0;
+        info = (struct tn_device_info){.struct_size = sizeof info};
     api->close(d);
-    return (double)info.memory_total;
+    return info;
 }
 
-static tn_status check_fit(const struct options *o, const struct tn_session *s, double most, double all)
+/* How many parameters there could be, if all state were spread as it is here. */
+static void print_room(const struct tn_session *s, const struct plan_total *t, double have)
 {
-    const char *given = options_text(o, "memory");
-    double have = given ? read_size(given) : device_memory(s);
+    double n = (double)tn_session_shape(s)->n_parameters, world = (double)tn_session_shape(s)->world;
+
+    printf("%-18s %12.3g   parameters at %.4g B each, all ranks together: itself, its gradient and the optimizer's state; "
+           "no activations\n",
+           "room for", world * have / (t->state / n), t->state / n);
+}
+
+static tn_status check_fit(const struct options *o, const struct tn_session *s, const struct plan_total *t, double have)
+{
     int64_t world = tn_session_shape(s)->world;
     char need[32], there[32], total[32];
 
-    plan_size(most, need), plan_size(have, there), plan_size(all, total);
+    plan_size(t->most, need), plan_size(have, there), plan_size(t->all, total);
     if (have == 0)
         return TN_OK;
     printf("%-18s %12s   %s; a rank needs %s", "memory", there,
-           given ? "of a device, as --memory says" : "of the device that is here", need);
+           options_given(o, "memory") ? "of a device, as --memory says" : "of the device that is here", need);
     if (world > 1)
         printf(", all %lld ranks %s", (long long)world, total);
     printf("\n");
-    if (most <= have)
+    print_room(s, t, have);
+    if (t->most <= have)
         return TN_OK;
     return tn_error(TN_ERR_MEMORY,
                     "plan: a rank needs %s, and a device has %s: fewer sequences at once "
@@ -117,31 +108,52 @@ static tn_status check_fit(const struct options *o, const struct tn_session *s, 
 
 /* --- the command */
 
-static tn_status print(const struct options *o, struct tn_session *s)
+static void print_one(const struct options *o, const struct tn_session *s, const struct plan_rates *rates, struct plan_total *out)
 {
     const struct tn_plan *plan = tn_session_plan(s, TN_SESSION_TRAIN);
-    struct tn_plan_report report;
-    double most, all;
-    tn_status status = TN_OK;
+    struct tn_plan_report r;
 
-    tn_plan_sum(plan, &report);
-    most = all = (double)report.total;
-    plan_print_model(s);
+    tn_plan_sum(plan, &r);
+    *out = (struct plan_total){.most = (double)r.total,
+                               .all = (double)r.total,
+                               .state = (double)(r.parameters + r.gradients + r.states)};
+    if (rates->flops > 0)
+        out->slowest = tn_plan_roofline(plan, rates->flops, rates->memory);
     if (tn_session_shape(s)->world == 1) {
-        plan_print_memory(&report);
-        plan_print_work(s, &report, 0);
-        plan_print_launches(plan, &report);
+        plan_print_memory(&r);
+        plan_print_work(s, &r, 0);
+        plan_print_launches(plan, &r);
     }
     if (options_given(o, "kernels"))
         plan_print_kernels(plan);
+    if (options_given(o, "memory-timeline"))
+        timeline_print(plan, NULL);
+}
+
+static tn_status print(const struct options *o, const struct tn_config *c, struct tn_session *s)
+{
+    struct tn_device_info here = look_at_device(s);
+    struct plan_rates rates;
+    struct plan_total total;
+    tn_status status = plan_rates_read(o, &here, tn_session_shape(s)->dtype, &rates);
+
+    if (status < 0)
+        return status;
+    rates.updates = (double)tn_config_int(c, "train.steps");
+    plan_print_model(s);
+    print_one(o, s, &rates, &total);
     if (options_given(o, "schedule"))
         status = plan_schedule(s);
     if (status == TN_OK && tn_session_shape(s)->world > 1)
-        status = plan_ranks(s, &most, &all);
-    return status ? status : check_fit(o, s, most, all);
+        status = plan_ranks(s, &rates, &total);
+    if (status < 0)
+        return status;
+    plan_print_time(s, &rates, &total.slowest);
+    return check_fit(o, s, &total,
+                     options_given(o, "memory") ? plan_amount(options_text(o, "memory")) : (double)here.memory_total);
 }
 
-static tn_status show(const struct options *o, struct tn_session *s)
+static tn_status show(const struct options *o, const struct tn_config *c, struct tn_session *s)
 {
     struct dump d = {.arena = tn_arena_new(), .wanted = options_text(o, "dump-after")};
     const struct tn_session_options use = {
@@ -149,7 +161,7 @@ static tn_status show(const struct options *o, struct tn_session *s)
     tn_status status = tn_session_open(s, &use);
 
     if (status == TN_OK)
-        status = d.wanted ? dump_end(&d) : print(o, s);
+        status = d.wanted ? dump_end(&d) : print(o, c, s);
     tn_arena_free(d.arena);
     return status;
 }
@@ -164,7 +176,7 @@ static tn_status count_ranks(const struct options *o, const struct tn_config *c,
     *world = options_given(o, "world")         ? options_int(o, "world")
              : launched || ranks_asked(c) == 1 ? 0
                                                : ranks_asked(c);
-    if (options_given(o, "memory") && read_size(options_text(o, "memory")) == 0)
+    if (options_given(o, "memory") && plan_amount(options_text(o, "memory")) == 0)
         return tn_error(TN_ERR_CONFIG, "plan: --memory %.60s: expected a size such as 80G",
                         options_text(o, "memory"));
     return status;
@@ -188,7 +200,7 @@ static tn_status plan(const struct options *o)
     if (status == TN_OK)
         status = vocabulary_settle(c);
     if (status == TN_OK && tn_session_shape(s)->rank == 0)
-        status = show(o, s);
+        status = show(o, c, s);
     tn_session_close(s);
     tn_config_free(c);
     return status;
@@ -211,6 +223,9 @@ static const struct option options[] = {
      .help = "Print the graph after this step of the passes; all: after every one; list: the names"},
     {.name = "kernels",
      .help = "Print every launch: where in the model, by which plugin, how often, how much"},
+    {.name = "memory-timeline",
+     .help = "Print how much of the arena each launch needs, and which needs the most (tenon bench has the same option, and "
+             "measures)"},
     {.name = "schedule",
      .help = "Print the stages of the pipeline, the order in which each rank works, and its pauses"},
     {.name = "world",
@@ -223,6 +238,25 @@ static const struct option options[] = {
     {.name = "memory",
      .value = "SIZE",
      .help = "Memory of one device, such as 80G (default: that of the device that is here)"},
+    {.name = "peak",
+     .value = "RATE",
+     .help = "FLOP/s of one device in the type that is computed in, dense, such as 989.5T (default: what the device that is "
+             "here says of itself); prints the time of an update and of the training"},
+    {.name = "bandwidth",
+     .value = "RATE",
+     .help = "Bytes a second of the device's memory, such as 3.35T (default: what the device that is here says)"},
+    {.name = "mfu",
+     .value = "SHARE",
+     .help = "Share of the peak that training reaches, for one more line of the training's time",
+     .type = TN_KEY_FLOAT,
+     .low = 0.001,
+     .high = 1},
+    {.name = "tokens",
+     .value = "N",
+     .help = "Tokens of the whole training, such as 15T (default: those of train.steps updates)"},
+    {.name = "parameters",
+     .value = "N",
+     .help = "Parameters to count in the training's time, such as 70G (default: the model's without its positions)"},
     {0},
 };
 
@@ -230,12 +264,14 @@ const struct command plan_command = {
     .name = "plan",
     .help = "Says what a run costs before it begins: memory, FLOPs, launches, bytes on the wire; for one "
             "rank or many",
-    .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--dump-after STEP] [--kernels] "
-             "[--schedule]",
+    .usage = "[CFG] [section.key=value ...] [--world N] [--memory SIZE] [--peak RATE] [--bandwidth RATE] "
+             "[--mfu SHARE] [--tokens N] [--parameters N] [--dump-after STEP] [--kernels] "
+             "[--memory-timeline] [--schedule]",
     .detail = "Nothing is allocated on the device and no file is read but the configuration and the data's "
               "meta.json. Many ranks need no launcher: their plans, groups and collectives follow from the "
               "mesh; ranks that are "
-              "alike share a line. What cannot fit the memory of a device ends with status 1.",
+              "alike share a line. What cannot fit the memory of a device ends with status 1. Where the peak of a device is known, "
+              "the time of an update follows from its launches (roofline) and that of the training from 6ND.",
     .options = options,
     .files_max = 1,
     .settings = 1,

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "ckpt/safetensors.h"
 #include "options.h"
+#include "step_observe.h"
 #include "train/schedule.h"
 #include "train/session.h"
 #include "world/world.h"
@@ -32,6 +33,8 @@ struct step {
     double *loss, *gnorm;                        /* [steps] */
     int32_t *batch;                              /* tokens and targets of one step */
     void *buffer;                                /* for one tensor */
+    const char *observed;                        /* a parameter's name, or NULL */
+    struct observe *observe;
 };
 
 /* --- the case */
@@ -275,8 +278,11 @@ static tn_status update(struct step *s, int64_t i, const struct tn_schedule *sch
            batch * sizeof(int32_t));
     memcpy(s->batch + batch, (const char *)s->targets->data + (size_t)i * batch * sizeof(int32_t),
            batch * sizeof(int32_t));
-    status = tn_session_update(s->session, (uint64_t)i, s->batch, s->batch + batch,
-                               tn_schedule_lr(schedule, i), &r);
+    if (s->observe)
+        status = observe_update(s->observe, (uint64_t)i, s->batch, s->batch + batch, tn_schedule_lr(schedule, i), &r);
+    else
+        status = tn_session_update(s->session, (uint64_t)i, s->batch, s->batch + batch,
+                                   tn_schedule_lr(schedule, i), &r);
     s->loss[i] = r.loss;
     s->gnorm[i] = r.gnorm;
     if (status == TN_OK && (!isfinite(r.loss) || !isfinite(r.gnorm)))
@@ -298,6 +304,8 @@ static tn_status compute(struct step *s)
         status = update(s, i, &schedule);
         if (status == TN_OK && i == 0)
             status = write_first(s);
+        if (status == TN_OK && s->observe)
+            status = observe_end(s->observe, (uint64_t)i, s->batch);
     }
     if (status == TN_OK)
         status = write_weights(s, tn_session_get);
@@ -321,6 +329,8 @@ static tn_status run(struct step *s, const char *out)
         return status;
     if ((status = check_case(s)) == TN_OK)
         status = set_weights(s);
+    if (status == TN_OK && s->observed)
+        status = observe_new(s->session, s->observed, s->arena, &s->observe);
     if (status == TN_OK && tn_session_shape(s->session)->rank == 0)
         status = tn_safetensors_create(out, &s->out);
     if ((status = tn_world_settle(tn_session_world(s->session), status)) < 0)
@@ -359,7 +369,7 @@ static tn_status open_case(struct step *s, const struct options *o)
 
 static tn_status step(const struct options *o)
 {
-    struct step s = {.arena = tn_arena_new(), .path = options_text(o, "case")};
+    struct step s = {.arena = tn_arena_new(), .path = options_text(o, "case"), .observed = options_text(o, "observe")};
     tn_status status = s.path && options_given(o, "out")
                            ? TN_OK
                            : tn_error(TN_ERR_CONFIG, "step: --case FILE and --out OUT are needed");
@@ -400,13 +410,17 @@ static const struct option options[] = {
     {.name = "out",
      .value = "OUT",
      .help = "Where losses, norms, logits, gradients and weights go, a safetensors file"},
+    {.name = "observe",
+     .value = "NAME",
+     .help = "Show this parameter, its gradient and the optimizer's state before and after the forward, the backward and the "
+             "update, and when the gradient is cleared"},
     {0},
 };
 
 const struct command step_command = {
     .name = "step",
     .help = "Makes a few updates from given weights on given batches, and writes all that came out",
-    .usage = "[CFG] --case FILE [--steps K] --out OUT [section.key=value ...]",
+    .usage = "[CFG] --case FILE [--steps K] --out OUT [--observe NAME] [section.key=value ...]",
     .detail = "The case holds init.NAME, tokens and targets; its metadata \"case\" is the configuration "
               "where CFG does not say otherwise. The output holds loss and gnorm of every step, logits and "
               "grad.NAME of the first, after.NAME of the last.",

@@ -19,6 +19,7 @@ struct class
     struct tn_wire *wire;
     uint32_t n_wire;
     double sent; /* bytes of an update */
+    struct tn_roofline time;
 };
 
 /* --- classes */
@@ -76,7 +77,7 @@ static struct class *classes(const struct tn_session *s, struct tn_arena *a, uin
     return all;
 }
 
-static tn_status plan_class(struct tn_session *s, struct tn_arena *a, struct class *c)
+static tn_status plan_class(struct tn_session *s, struct tn_arena *a, const struct plan_rates *rates, struct class *c)
 {
     tn_status status = c->first == tn_session_shape(s)->rank ? TN_OK : tn_session_look_as(s, c->first);
 
@@ -85,6 +86,8 @@ static tn_status plan_class(struct tn_session *s, struct tn_arena *a, struct cla
     tn_plan_sum(tn_session_plan(s, TN_SESSION_TRAIN), &c->report);
     tn_wire_list(tn_session_plan(s, TN_SESSION_TRAIN), a, &c->wire, &c->n_wire);
     c->sent = tn_wire_bytes(c->wire, c->n_wire, NULL);
+    if (rates->flops > 0)
+        c->time = tn_plan_roofline(tn_session_plan(s, TN_SESSION_TRAIN), rates->flops, rates->memory);
     return TN_OK;
 }
 
@@ -188,7 +191,19 @@ static void print_wire(const struct class *c, const struct tn_mesh *m)
     printf("%-16s %*s %14.0f\n", "all", 66, "", c->sent);
 }
 
-tn_status plan_ranks(struct tn_session *s, double *most, double *all)
+static void add_class(struct plan_total *t, const struct class *c)
+{
+    const struct tn_plan_report *r = &c->report;
+    double total = (double)r->total;
+
+    t->most = total > t->most ? total : t->most;
+    t->all += (double)c->n * total;
+    t->state += (double)c->n * (double)(r->parameters + r->states + r->gradients);
+    if (c->time.compute + c->time.memory > t->slowest.compute + t->slowest.memory)
+        t->slowest = c->time;
+}
+
+tn_status plan_ranks(struct tn_session *s, const struct plan_rates *rates, struct plan_total *out)
 {
     struct tn_arena *a = tn_arena_new();
     uint32_t n, busiest = 0;
@@ -196,14 +211,13 @@ tn_status plan_ranks(struct tn_session *s, double *most, double *all)
     double flops = 0;
     tn_status status = TN_OK;
 
-    *most = *all = 0;
+    *out = (struct plan_total){0};
     for (uint32_t i = 0; i < n && !status; i++) {
         const struct tn_plan_report *r = &c[i].report;
 
-        status = plan_class(s, a, &c[i]);
+        status = plan_class(s, a, rates, &c[i]);
         busiest = c[i].sent > c[busiest].sent ? i : busiest;
-        *most = (double)r->total > *most ? (double)r->total : *most;
-        *all += (double)c[i].n * (double)r->total;
+        add_class(out, &c[i]);
         flops += (double)c[i].n * (r->flops_forward + r->flops_backward + r->flops_update);
     }
     if (!status) {

@@ -100,6 +100,9 @@ const struct tn_key tn_keys[] = {
      .help = "What follows a loss or gradient norm that is not finite; skip leaves out the update"},
     {SECTION("train", "trace"), INT(0, MOST_STEPS), .unit = "updates", .preset = "0",
      .help = "The update, counted from 1, of which each process writes trace-rank-N.json into the run directory; 0: none"},
+    {SECTION("train", "tensorboard"), FLAG, .preset = "no",
+     .help = "Whether the numbers of metrics.jsonl are also written as TensorBoard reads them: events.out.tfevents.tenon in "
+             "the run directory"},
 
     /* --- data */
     {SECTION("data", "dir"), TEXT("a folder"), .otherwise = "no data",

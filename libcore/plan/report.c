@@ -2,6 +2,7 @@
 #include "plan/report.h"
 #include "base/arena.h"
 #include "graph/op.h"
+#include "plan/offset.h"
 
 static uint32_t launches(const struct tn_plan *plan, const struct tn_row *row)
 {
@@ -121,4 +122,16 @@ void tn_plan_launch_at(const struct tn_plan *plan, uint32_t i, struct tn_plan_la
                                    .n_out = row->n_out,
                                    .buffer = row->ref,
                                    .value = row->value};
+}
+
+void tn_plan_timeline(const struct tn_plan *plan, uint64_t *live)
+{
+    memset(live, 0, plan->n_row * sizeof *live);
+    for (uint32_t i = 0; i < plan->n_storage; i++) {
+        const struct tn_storage *s = &plan->storage[i];
+        uint64_t bytes = (s->bytes + TN_OFFSET_ALIGN - 1) / TN_OFFSET_ALIGN * TN_OFFSET_ALIGN;
+
+        for (uint32_t r = s->first; s->where == TN_AT_ARENA && bytes && r <= s->last && r < plan->n_row; r++)
+            live[r] += bytes;
+    }
 }

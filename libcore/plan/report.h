@@ -30,6 +30,10 @@ struct tn_plan_launch {
     const struct tn_value *const *value;
 };
 
+/* Bytes of the arena that are needed while each row runs, [n_row]; the most of them is live_peak. Parameters, states and
+ * inputs are always there. */
+void tn_plan_timeline(const struct tn_plan *plan, uint64_t *live);
+
 void tn_plan_launch_at(const struct tn_plan *plan, uint32_t row, struct tn_plan_launch *out);
 const char *tn_list_name(uint32_t list);
 #endif

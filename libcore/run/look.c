@@ -52,7 +52,9 @@ static tn_status task_timed(struct tn_run *run, const struct go *g, struct tn_ru
         s = tn_run_sync(run);
         double t = now();
         times->row[c->row] += t - last;
-        last = t;
+        if (times->after)
+            times->after(times->ctx, c->row);
+        last = now();
     }
     return s;
 }
@@ -89,6 +91,24 @@ tn_status tn_run_step_timed(struct tn_run *run, double *seconds)
     tn_status s = tn_run_compute_timed(run, &times);
 
     return s ? s : tn_run_update_timed(run, &times);
+}
+
+tn_status tn_run_compute_seen(struct tn_run *run, tn_status (*between)(void *ctx), void *ctx)
+{
+    uint32_t first = 0;
+    tn_status s = tn_run_uniforms(run);
+
+    while (first < run->n_compute && run->plan->task[first].list != TN_LIST_BACKWARD)
+        first++;
+    if (!s)
+        s = tn_run_walk(run->go, run->go + first);
+    if (!s)
+        s = tn_run_sync(run);
+    if (!s)
+        s = between(ctx);
+    if (!s)
+        s = tn_run_walk(run->go + first, run->go + run->n_compute);
+    return s ? s : tn_run_sync(run);
 }
 
 /* --- finite? */
@@ -208,16 +228,16 @@ static tn_status check_outputs(struct tn_run *run, const struct call *c, void *a
     struct tn_bad *bad = arg;
     tn_status s = TN_OK;
 
-    if (row->way == TN_ROW_START)                /* not there yet */
+    if (row->way == TN_ROW_START || bad->value)  /* not there yet; known already */
         return TN_OK;
-
     for (uint32_t o = 0; o < row->n_out && !s && !bad->value; o++)
         s = check(run, row->value[row->n_in + o], c->l.buffer[row->n_in + o], c->l.micro, bad);
     if (bad->value)
         bad->row = row;
-    return s ? s : bad->value ? TN_DECLINED : TN_OK;
+    return s ? s : bad->value && !run->communicates ? TN_DECLINED : TN_OK;
 }
 
+/* Where ranks wait for one another, all walk to the end, whatever they have found: each finds its own first one. */
 tn_status tn_run_first_nonfinite(struct tn_run *run, struct tn_bad *out)
 {
     const struct tn_graph *g = run->plan->graph;
@@ -229,7 +249,7 @@ tn_status tn_run_first_nonfinite(struct tn_run *run, struct tn_bad *out)
         s = check_sources(run, g->states, out);
     if (!s)
         s = check_sources(run, g->inputs, out);
-    if (!s && !out->value)
+    if (!s && (!out->value || run->communicates))
         s = walk_slowly(run, run->n_compute, check_outputs, out);
     return s < 0 ? s : TN_OK;
 }

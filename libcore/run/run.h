@@ -52,9 +52,14 @@ tn_status tn_run_step_timed(struct tn_run *run, double *seconds);
 struct tn_run_times {
     double list[TN_LISTS];                       /* of all micro-batches */
     double *row;                                 /* [n_row] of the plan, or NULL */
+    void (*after)(void *ctx, uint32_t row);      /* with row: when a launch is done; NULL: nothing */
+    void *ctx;
 };
 tn_status tn_run_compute_timed(struct tn_run *run, struct tn_run_times *times);
 tn_status tn_run_update_timed(struct tn_run *run, struct tn_run_times *times);
+
+/* As tn_run_compute; between(ctx) is called once, where the first backward is next: what has run until then is done. */
+tn_status tn_run_compute_seen(struct tn_run *run, tn_status (*between)(void *ctx), void *ctx);
 
 struct tn_bad {
     const struct tn_value *value;                /* NULL: all is finite */

@@ -14,9 +14,10 @@ static const char *const not_the_model[] = {"model.dropout", "model.init_std", N
 static const char *const of_no_matter[] = {
     "train.steps",       "train.eval_interval", "train.eval_batches", "train.log_interval",
     "train.micro_batch", "train.nonfinite",     "data.dir",           "checkpoint.",
-    "plugins.",          "parallel.",           "train.recompute",    "train.trace", "backend.device",
-    "backend.kernels",   "backend.comm",        "backend.bootstrap",  "backend.threads",
-    "backend.timeout",   NULL};
+    "plugins.",          "parallel.",           "train.recompute",    "train.trace",
+    "train.tensorboard", "backend.device",      "backend.kernels",    "backend.comm",
+    "backend.bootstrap", "backend.threads",     "backend.timeout",    "backend.capture",
+    "backend.debug",     NULL};
 
 static int is_in(const char *const *list, const char *name)
 {
@@ -45,6 +46,18 @@ static const char *other_value(const struct tn_checkpoint *k, const struct tn_co
     const char *there = json_string_value(json_object_get(tn_checkpoint_state(k)->config, e->name));
 
     return there && e->value && !same_value(there, e->value) ? there : NULL;
+}
+
+/* A key without a preset that only one of the two has set, such as a group of parameters: the text of both, or NULL. Keys with
+ * a preset are always set, and one that an older version did not know is none that was changed. */
+static const char *set_in_one(const struct tn_checkpoint *k, const struct tn_config_entry *e, const char **here)
+{
+    const char *there = json_string_value(json_object_get(tn_checkpoint_state(k)->config, e->name));
+
+    if (e->key->preset || !strcmp(e->key->section, "model") || !there == !e->value)
+        return NULL;
+    *here = e->value ? e->value : "not set";
+    return there ? there : "not set";
 }
 
 __attribute__((format(printf, 3, 4))) static void append(char *out, size_t bytes, const char *fmt, ...)
@@ -80,11 +93,13 @@ const char *tn_checkpoint_changes(const struct tn_checkpoint *k, const struct tn
                                   size_t bytes)
 {
     struct tn_config_entry e;
-    const char *there;
+    const char *there, *here;
 
     *out = 0;
-    for (size_t i = 0; tn_config_at(c, i, &e); i++)
-        if (!is_in(of_no_matter, e.name) && (there = other_value(k, &e)))
-            append(out, bytes, "%s%s %s -> %s", *out ? ", " : "", e.name, there, e.value);
+    for (size_t i = 0; tn_config_at(c, i, &e); i++) {
+        here = e.value;
+        if (!is_in(of_no_matter, e.name) && ((there = other_value(k, &e)) || (there = set_in_one(k, &e, &here))))
+            append(out, bytes, "%s%s %s -> %s", *out ? ", " : "", e.name, there, here);
+    }
     return out;
 }

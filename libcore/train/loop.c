@@ -73,33 +73,72 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-/* u NULL: before the first update. val NAN: not validated. */
-static void write_metrics(struct train *t, const struct tn_progress_update *u, int skipped, double val,
-                          int validated)
+/* What is written of a step. u NULL: before the first update. */
+struct record {
+    const struct tn_progress_update *u;
+    int skipped, validated;
+    double val;
+};
+
+static double tokens_per_second(const struct tn_progress_update *u)
+{
+    return u->seconds > 0 ? u->tokens / u->seconds : 0;
+}
+
+static tn_status write_line(struct train *t, const struct record *r)
 {
     const struct tn_session_shape *shape = tn_session_shape(t->session);
-
-    if (!t->lead)
-        return;
     json_t *line = json_pack("{s:I, s:I}", "step", (json_int_t)t->step, "tokens",
                              (json_int_t)(t->step * shape->global_batch * shape->seq_len));
+    tn_status status;
 
-    if (u) {
-        json_object_set_new(line, "loss", number(u->loss));
-        json_object_set_new(line, "lr", number(u->lr));
-        json_object_set_new(line, "grad_norm", number(u->gnorm));
-        json_object_set_new(line, "tokens_per_second", number(u->seconds > 0 ? u->tokens / u->seconds : 0));
+    if (r->u) {
+        json_object_set_new(line, "loss", number(r->u->loss));
+        json_object_set_new(line, "lr", number(r->u->lr));
+        json_object_set_new(line, "grad_norm", number(r->u->gnorm));
+        json_object_set_new(line, "tokens_per_second", number(tokens_per_second(r->u)));
     }
-    if (skipped)
+    if (r->skipped)
         json_object_set_new(line, "skipped", json_true());
-    if (validated)
-        json_object_set_new(line, "val_loss", number(val));
-    if (tn_metrics_write(t->metrics, line) < 0 && !t->metrics_lost) {
-        t->metrics_lost = 1;
-        tn_progress_end(&t->progress);
-        tn_log(TN_LOG_WARNING, "metrics are lost from step %lld on: %s", (long long)t->step, tn_error_text());
-    }
+    if (r->validated)
+        json_object_set_new(line, "val_loss", number(r->val));
+    status = tn_metrics_write(t->metrics, line);
     json_decref(line);
+    return status;
+}
+
+static tn_status write_event(struct train *t, const struct record *r)
+{
+    struct tn_event_value v[5];
+    uint32_t n = 0;
+
+    if (r->u) {
+        v[n++] = (struct tn_event_value){"loss", r->u->loss};
+        v[n++] = (struct tn_event_value){"lr", r->u->lr};
+        v[n++] = (struct tn_event_value){"grad_norm", r->u->gnorm};
+        v[n++] = (struct tn_event_value){"tokens_per_second", tokens_per_second(r->u)};
+    }
+    if (r->validated)
+        v[n++] = (struct tn_event_value){"val_loss", r->val};
+    return tn_events_write(t->events, t->step, v, n);
+}
+
+/* A run goes on without them. */
+static void warn_lost(struct train *t, const char *what, int *said)
+{
+    if (*said)
+        return;
+    *said = 1;
+    tn_progress_end(&t->progress);
+    tn_log(TN_LOG_WARNING, "%s are lost from step %lld on: %s", what, (long long)t->step, tn_error_text());
+}
+
+static void write_metrics(struct train *t, const struct record *r)
+{
+    if (t->lead && write_line(t, r) < 0)
+        warn_lost(t, "metrics", &t->metrics_lost);
+    if (t->events && write_event(t, r) < 0)
+        warn_lost(t, "events for TensorBoard", &t->events_lost);
 }
 
 static const char *last_good(const struct train *t, char *out, size_t bytes)
@@ -254,7 +293,7 @@ static tn_status step(struct train *t)
     tn_progress_update(&t->progress, &u);
     if ((status = validate_if_due(t, &val, &validated)) < 0)
         return status;
-    write_metrics(t, &u, skipped, val, validated);
+    write_metrics(t, &(struct record){&u, skipped, validated, val});
     if (most[1] > 0 || is_due(t, tn_config_int(t->c, "checkpoint.interval")))
         return save_midway(t);
     return TN_OK;
@@ -271,7 +310,7 @@ static tn_status before_first(struct train *t)
         return TN_OK;
     status = validate_if_due(t, &val, &validated);
     if (status == TN_OK && validated)
-        write_metrics(t, NULL, 0, val, 1);
+        write_metrics(t, &(struct record){.validated = 1, .val = val});
     return status;
 }
 
@@ -282,6 +321,7 @@ static tn_status finish(struct train *t, int64_t first)
 
     if (worth && (status = save_last(t)) < 0)
         return status;
+    tn_progress_sum(&t->progress);
     if (t->step < t->steps)
         tn_progress_say(&t->progress, "%s: stopped at step %lld of %lld, %s",
                         sig ? tn_signals_name(sig) : "a signal to another rank", (long long)t->step, (long long)t->steps,

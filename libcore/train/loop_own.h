@@ -1,6 +1,7 @@
 /* loop_own.h - a run in progress: what start.c sets up and loop.c works with. */
 #ifndef TN_TRAIN_LOOP_OWN_H
 #define TN_TRAIN_LOOP_OWN_H
+#include "ckpt/events.h"
 #include "ckpt/metrics.h"
 #include "ckpt/rundir.h"
 #include "data/dataset.h"
@@ -22,6 +23,7 @@ struct train {
     int together;                                /* every rank writes its part of a checkpoint */
     struct tn_runs *runs;                        /* the right to write; NULL on other ranks */
     struct tn_metrics *metrics;
+    struct tn_events *events;                    /* NULL: not wanted */
     struct tn_progress progress;
     const char *dir;
     int32_t *tokens, *targets;                   /* [global_batch, seq_len] */
@@ -29,7 +31,7 @@ struct train {
     int64_t trace;                               /* the update that is traced, counted from 1; 0: none */
     int64_t saved;                               /* step of the newest checkpoint on the disk, -1: none */
     int done;                                    /* nothing is left to do */
-    int metrics_lost;                            /* said already */
+    int metrics_lost, events_lost;               /* said already */
 };
 
 /* Everything before the first update. t->done: the run was complete before. */

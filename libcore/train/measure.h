@@ -4,6 +4,7 @@
  *   nodes      the launches of a step one by one, alike ones together                  (measure_nodes.c)
  *   products   matrix products of the step's own shapes, and a large square one,
  *              through the same kernel plugins                                         (measure_products.c)
+ *   timeline   resident memory after each launch of the first update, beside the plan's     (measure_timeline.c)
  *   memory     how fast large arrays are read and written                              (measure_memory.c)
  *
  * Medians, since machines are shared. Measure steps first: what the other three allocate would count as
@@ -72,6 +73,13 @@ struct tn_measure_node {
 /* In the order of the program. seconds: of all nodes. */
 tn_status tn_measure_nodes(struct tn_session *s, uint32_t steps, uint64_t seed, struct tn_arena *arena,
                            struct tn_measure_node **out, uint32_t *n, double *seconds);
+
+/* --- memory, launch by launch */
+
+/* One update, the first of this session: bytes that are resident after each row, less those before the first one, the last
+ * time that the row ran; [n_row] of the plan. Of host memory: on a device with memory of its own it says nothing, and
+ * *out is NULL. What the arena is touched by for the first time shows, what is given back does not: it is one block. */
+tn_status tn_measure_timeline(struct tn_session *s, uint64_t seed, struct tn_arena *arena, uint64_t **out);
 
 /* --- products */
 

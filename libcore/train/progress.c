@@ -116,6 +116,8 @@ void tn_progress_update(struct tn_progress *p, const struct tn_progress_update *
     p->pace = p->pace > 0 ? p->pace + SMOOTH * (u->seconds - p->pace) : u->seconds;
     p->tokens += u->tokens;
     p->seconds += u->seconds;
+    if (++p->updates > TN_PROGRESS_WARMUP)
+        p->all_tokens += u->tokens, p->all_seconds += u->seconds;
     if (p->terminal && (last || now - p->last_draw >= DRAW_EVERY)) {
         int width = columns(p);
         compose(p, u, line, width < LINE ? (size_t)(width > 1 ? width : 1) : LINE);
@@ -130,6 +132,21 @@ void tn_progress_update(struct tn_progress *p, const struct tn_progress_update *
         fflush(p->out);
         line_done(p);
     }
+}
+
+double tn_progress_rate(const struct tn_progress *p)
+{
+    return p->all_seconds > 0 ? p->all_tokens / p->all_seconds : 0;
+}
+
+void tn_progress_sum(struct tn_progress *p)
+{
+    char rate[32];
+
+    rate_text(tn_progress_rate(p), rate, sizeof rate);
+    if (tn_progress_rate(p) > 0)
+        tn_progress_say(p, "%s tokens/s over %lld updates, the first %d, validation and saving left out", rate,
+                        (long long)p->updates - TN_PROGRESS_WARMUP, TN_PROGRESS_WARMUP);
 }
 
 void tn_progress_say(struct tn_progress *p, const char *fmt, ...)

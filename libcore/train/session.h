@@ -129,6 +129,16 @@ struct tn_arena;
 struct tn_trace *tn_session_trace(const struct tn_session *s, struct tn_arena *arena);
 tn_status tn_session_update_traced(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
                                    struct tn_trace *trace, struct tn_session_result *out);
+/* The same, and see(ctx, moment) is called at four moments, on every rank; FORWARD is the one where others may be
+ * elsewhere, so what ranks do together has no place in it. A skipped update has no UPDATED. */
+#define TN_SESSION_BEFORE 0u
+#define TN_SESSION_FORWARD 1u                    /* before the first backward of this rank */
+#define TN_SESSION_BACKWARD 2u
+#define TN_SESSION_UPDATED 3u
+tn_status tn_session_update_seen(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                 tn_status (*see)(void *ctx, uint32_t moment), void *ctx, struct tn_session_result *out);
+/* Forward and backward of tokens none of which counts, without an update: gradients begin anew with nothing to add. */
+tn_status tn_session_clear(struct tn_session *s, uint64_t step, const int32_t *tokens);
 /* Under backend.dtype = fp16 the loss is scaled by a power of two, so that small gradients do not vanish: 65536 at first,
  * halved when the gradient norm is not finite, doubled after 2000 updates without that. All ranks see the same norm, so
  * all do the same. What the next update will use, and the updates since the scale last changed; 0: there is no scale.

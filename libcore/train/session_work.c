@@ -1,5 +1,6 @@
-/* session_work.c - updates, evaluation, logits: what a session does once it is open. Nothing here allocates. */
+/* session_work.c - updates, evaluation, logits: what a session does once it is open. Nothing that is done often allocates. */
 #include <math.h>
+#include <stdlib.h>
 #include <time.h>
 #include "train/session_own.h"
 #include "base/debug.h"
@@ -115,11 +116,33 @@ static tn_status feed_update(struct tn_session *s, uint64_t step, const int32_t 
 struct watch {
     struct tn_session_times *times;
     struct tn_trace *trace;
+    tn_status (*see)(void *ctx, uint32_t moment);
+    void *ctx;
 };
+
+static tn_status see_forward(void *ctx)
+{
+    const struct watch *w = ctx;
+
+    return w->see(w->ctx, TN_SESSION_FORWARD);
+}
+
+static tn_status compute_seen(struct tn_run *run, const struct watch *w)
+{
+    struct watch copy = *w;
+    tn_status status = w->see(w->ctx, TN_SESSION_BEFORE);
+
+    if (!status)
+        status = tn_run_compute_seen(run, see_forward, &copy);
+    return status ? status : w->see(w->ctx, TN_SESSION_BACKWARD);
+}
 
 static tn_status compute(struct tn_run *run, const struct watch *w)
 {
-    return w->trace ? tn_run_compute_traced(run, w->trace) : w->times ? tn_run_compute_timed(run, &w->times->run) : tn_run_compute(run);
+    return w->see     ? compute_seen(run, w)
+           : w->trace ? tn_run_compute_traced(run, w->trace)
+           : w->times ? tn_run_compute_timed(run, &w->times->run)
+                      : tn_run_compute(run);
 }
 
 static tn_status apply(struct tn_run *run, const struct watch *w)
@@ -138,6 +161,7 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
     *out = (struct tn_session_result){.scale = s->scale};
     if (w.times)
         w.times->feed += now() - start;
+    s->used_scale = s->scale;
     if (!status)
         status = compute(part->run, &w);
     if (!status)
@@ -146,13 +170,14 @@ static tn_status update(struct tn_session *s, uint64_t step, const int32_t *toke
         status = read_scalar(part, part->gnorm, &out->gnorm);
     if (status)
         return status;
-    s->used_scale = s->scale;
     out->skipped = !isfinite(out->loss) || !isfinite(out->gnorm);
     settle_scale(s, out);
     s->changed = 1;
     if (!out->skipped)
         status = apply(part->run, &w);
-    if (!s->collectives.compare)
+    if (!status && !out->skipped && w.see)
+        status = w.see(w.ctx, TN_SESSION_UPDATED);
+    if (!s->collectives.compare && !w.see)
         tn_debug_no_allocation_since(before, "an update");
     return status;
 }
@@ -183,6 +208,28 @@ tn_status tn_session_update_timed(struct tn_session *s, uint64_t step, const int
                                   struct tn_session_times *times, struct tn_session_result *out)
 {
     return update_checked(s, step, tokens, targets, lr, (struct watch){.times = times}, out);
+}
+
+tn_status tn_session_update_seen(struct tn_session *s, uint64_t step, const int32_t *tokens, const int32_t *targets, double lr,
+                                 tn_status (*see)(void *ctx, uint32_t moment), void *ctx, struct tn_session_result *out)
+{
+    return update_checked(s, step, tokens, targets, lr, (struct watch){.see = see, .ctx = ctx}, out);
+}
+
+tn_status tn_session_clear(struct tn_session *s, uint64_t step, const int32_t *tokens)
+{
+    size_t n = (size_t)s->shape.global_batch * (size_t)s->shape.seq_len;
+    int32_t *none = malloc(n * sizeof *none);
+    tn_status status = none ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for %zu targets", n);
+
+    for (size_t i = 0; i < n && none; i++)
+        none[i] = -1;
+    if (!status)
+        status = feed_update(s, step, tokens, none, 0);
+    if (!status)
+        status = tn_run_compute(s->part[TRAIN].run);
+    free(none);
+    return status;
 }
 
 struct tn_trace *tn_session_trace(const struct tn_session *s, struct tn_arena *arena)

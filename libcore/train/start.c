@@ -220,6 +220,8 @@ static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_
         status = set_aside(t, from);
     if (status == TN_OK && t->lead)
         status = tn_metrics_open(tn_path_join(a, t->dir, "metrics.jsonl"), last, &t->metrics);
+    if (status == TN_OK && t->lead && tn_config_flag(t->c, "train.tensorboard"))
+        status = tn_events_open(tn_path_join(a, t->dir, TN_EVENTS_NAME), last, &t->events);
     tn_arena_free(a);
     t->step = from->step;
     t->saved = k && from->own ? from->step : -1;
@@ -323,6 +325,7 @@ void train_end(struct train *t)
 {
     tn_progress_end(&t->progress);
     tn_metrics_close(t->metrics);
+    tn_events_close(t->events);
     tn_runs_close(t->runs);
     free(t->tokens);
     free(t->targets);

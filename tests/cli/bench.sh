@@ -51,6 +51,17 @@ expect_out '^phases +data [0-9.]+, forward [0-9.]+, backward [0-9.]+, optimizer 
 expect_out '^model FLOPs +3\.819e\+09 '
 expect_err_lines 0
 
+# Resident after the launches: most of the arena, and not much more than the plan has (a third and 12 MB: sanitizers
+# and libraries want pages too).
+case_ "memory by launch, planned and measured"
+run "$TENON" bench --workload W1 --steps 1 --warmup 1 --no-rates --memory-timeline
+expect_rc 0
+expect_out '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +#+ +backward block3 '
+expect awk '
+    /^at most/ { planned = $3 }
+    /^measured at most/ { good = $4 > 0.9 * planned && $4 < 1.3 * $(NF - 4) + 12 }
+    END { exit !good || planned < 5 }' <<<"$out"
+
 case_ "W1, for programs"
 run "$TENON" bench --workload W1 --steps 3 --json --ops
 expect_rc 0

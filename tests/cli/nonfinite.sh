@@ -41,3 +41,12 @@ run "$TENON" train tiny.ini checkpoint.dir=ignore $wild train.nonfinite=ignore t
 expect_rc 0
 expect_err_lines 0
 expect_file ignore/step-00000020/state.json
+
+case_ "what was ignored is found when text is made of it"
+for way in --greedy "--temperature 1"; do
+    # shellcheck disable=SC2086
+    run "$TENON" sample ignore --prompt Line --tokens 3 $way
+    expect_rc 1
+    expect_err 'non-finite logits at position 4$'
+    expect_err_lines
+done

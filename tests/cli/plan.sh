@@ -28,12 +28,31 @@ expect_rc 0
 expect_out '^parameters +124[0-9]{6}, '
 expect_out '^parameters +49[0-9.]+ MB'
 
+# Without biases, with positions: v x e + 1024 x e + n (12 e^2 + 2 e) + e
+case_ "GPT-2's sizes"
+for model in 124m:50257:768:12 350m:50257:1024:24 774m:50257:1280:36 1558m:50257:1600:48; do
+    IFS=: read -r name v e n <<<"$model"
+    run "$TENON" plan "$top_srcdir/examples/gpt2-$name.ini" model.vocab_size=$v train.micro_batch=1 train.global_batch=1 --memory 100G
+    expect_rc 0
+    expect_out "^parameters +$((v * e + 1024 * e + n * (12 * e * e + 2 * e) + e)), "
+done
+
 case_ "every launch"
 plan --kernels backend.kernels=ref
 expect_rc 0
 expect_out '^forward +block0 +attn_qkv +einsum +ref '
 expect_out '^update .* ref '
 expect_out '^launches +([0-9]+) +ref \1;'
+
+case_ "memory by launch"
+plan --memory-timeline
+expect_rc 0
+expect_out '^ +[0-9]+ +[0-9.]+ +[0-9.]+ +#+ +forward block0 mlp_fc '
+# the highest of the launches is the peak, and the last one so far
+peak=$(sed -n 's/^at most \([0-9.]*\) MB alive, in launch [0-9]*: .*; the arena has [0-9.]* MB$/\1/p' <<<"$out")
+expect test -n "$peak"
+expect test "$(awk '$1 ~ /^[0-9]+$/ && $2 ~ /\./ && $2 > m { m = $2 } END { print m }' <<<"$out")" = "$peak"
+expect test "$(awk '$1 ~ /^[0-9]+$/ && $2 ~ /\./ { m = $3 } END { print m }' <<<"$out")" = "$peak"
 
 case_ "the graph between the passes"
 plan --dump-after list
@@ -119,6 +138,34 @@ expect_out 'a rank needs 1\.[0-9]+ GB, all 4 ranks [0-9.]+ GB$'
 plan --memory 1Q
 expect_rc 2
 expect_err '--memory 1Q: expected a size such as 80G'
+
+case_ "how long it takes: 6ND, roofline, and what 80 GB hold"
+run "$TENON" plan $small --world 1024 train.global_batch=1024 train.micro_batch=1 --parameters 70G --tokens 15T --peak 989.5T --mfu 0.5
+expect_rc 0
+expect_out '^peak +989\.5 +TFLOP/s of each rank, fp32, dense, as --peak says$'
+expect_out '^training +72\.0 days .* at MFU 1: 6ND, 7e\+10 parameters, 1\.5e\+13 tokens, 1\.013e\+06 TFLOP/s$'
+expect_out '^ +143\.9 days .* at MFU 0\.5$'
+run "$TENON" plan $small train.global_batch=1 --parameters 1G --tokens 10G --peak 100T --bandwidth 1T --mfu 0.4 --memory 80G
+expect_rc 0
+expect_out '^ridge +100 +FLOP/B: .* 1 TB/s as --bandwidth says$'
+expect_out ' 1\.5e\+06 s at MFU 0\.4$'
+expect_out '^room for +5e\+09 +parameters at 16 B each'
+run "$TENON" plan $million --world 8 parallel.zero=3 --memory 80G
+expect_rc 0
+expect_out '^room for +4e\+10 +parameters at 16 B each'
+run "$TENON" plan $million --world 8 --memory 80G
+expect_out '^room for +5e\+09 +parameters at 128 B each'
+# two updates of 8 x 64 tokens; 6 x 1e6 of them a token, without the 64 x 100 positions
+run "$TENON" plan $million train.steps=2 --peak 1G
+expect_out '^training .* 6\.105 s at MFU 1: 6ND, 9\.936e\+05 parameters, 1024 tokens, 0\.001 TFLOP/s$'
+expect_not_out '^ridge'
+plan --mfu 0.4
+expect_rc 2
+expect_err_lines
+expect_err 'plan: the device that is here does not say its peak'
+plan --peak fast
+expect_rc 2
+expect_err '--peak fast: expected an amount such as 989\.5T'
 
 case_ "sizes that cannot be counted name their keys"
 run "$TENON" plan model.vocab_size=65 model.block_size=16777216 model.n_embd=1048576 model.n_head=1 train.global_batch=16777216

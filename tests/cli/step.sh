@@ -137,6 +137,43 @@ refused 'broken' --case broken
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n' >broken
 refused 'git-lfs' --case broken
 
+# The table of observe: at its moments the parameter changes once, and the gradient is there after the backward.
+observed()
+{
+    sed -n "/ in step $1\$/,/^cleared/p" <<<"$out" | awk -v norm="${2:-}" '
+        function is(a, b) { return a == b || (a - b < 1e-6 * b && b - a < 1e-6 * b) }
+        { n = NF == 0 ? 0 : NF; moment = substr($0, 1, 20); sub(/ *$/, "", moment); split(substr($0, 21), x) }
+        moment == "before the forward" { first = x[1]; m = x[4]; v = x[5]; good += x[2] == 0 && x[3] == "-" }
+        moment == "after the forward"  { good += x[1] == first && x[2] == 0 && x[3] == "-" && x[4] == m && x[5] == v }
+        moment == "after the backward" { good += x[1] == first && x[2] == 0 && x[3] > 1e-3 && x[4] == m && x[5] == v; g = x[3] }
+        moment == "after the update"   { good += x[1] != first && x[2] > 1e-4 && x[3] == g && x[4] != m && x[5] != v
+                                         first = x[1]; m = x[4]; v = x[5] }
+        moment == "cleared"            { good += x[1] == first && x[2] == 0 && x[3] == 0 && x[4] == m && x[5] == v }
+        END { exit good != 5 || (norm != "" && !is(g, norm)) }'
+}
+
+case_ "one parameter watched"
+weight=transformer.h.0.mlp.c_fc.weight
+step bias
+mv out.safetensors plain
+step bias --observe $weight
+expect_rc 0
+expect cmp out.safetensors plain
+for i in 0 1 2; do
+    expect observed $i
+done
+gradient=$(awk '/^after the backward/ { print $6; exit }' <<<"$out")
+for more in "train.micro_batch=1" "backend.kernels=ref" "backend.dtype=fp16"; do
+    step bias --observe $weight --steps 1 $more
+    if [ "$more" = backend.dtype=fp16 ]; then
+        expect observed 0
+    else
+        expect observed 0 "$gradient"
+    fi
+done
+rm plain
+refused "transformer.h.0.mlp.c_fc.weigh: .* did you mean $weight\$" --case "$bias" --observe transformer.h.0.mlp.c_fc.weigh
+
 case_ "no output"
 run "$TENON" step --case "$bias"
 expect_rc 2

@@ -64,6 +64,29 @@ passes 2 llama_mqa parallel.pp=2 train.micro_batch=1 parallel.schedule=afab
 passes 2 llama_gqa parallel.pp=2 parallel.schedule=interleaved
 passes 8 llama_gqa parallel.pp=2 parallel.tp=2 parallel.cp=2 parallel.sp=yes train.micro_batch=1
 passes 4 llama_gqa parallel.pp=2 train.micro_batch=1 parallel.zero=1
+
+# One parameter watched, in parts: the same norms, and a gradient that is cleared. Numbers of one process, rounded.
+watched()
+{
+    sed -n '/in step 0/,/^cleared/p' <<<"$out" | awk '$1 == "before" || $1 == "after" || $1 == "cleared" {
+        line = ""
+        for (i = NF - 4; i <= NF; i++)
+            line = line " " ($i == "-" ? "-" : sprintf("%.4g", $i))
+        print line }'
+}
+
+weight=transformer.h.1.attn.c_attn.weight
+case_ "watched by one"
+ranks 1 "$TENON" step --case "$golden/bias.safetensors" --out out.safetensors --observe $weight --steps 1
+alone=$(watched)
+expect test "$(wc -l <<<"$alone")" = 5
+for layout in parallel.tp=2 parallel.pp=2 "parallel.zero=3 train.micro_batch=1"; do
+    case_ "watched by two, $layout"
+    ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out.safetensors --observe $weight --steps 1 $layout
+    expect_rc 0
+    expect test "$(watched)" = "$alone"
+done
+
 export TENON_SHM=no
 passes 2 sgd train.micro_batch=2
 passes 2 sgd parallel.pp=2 train.micro_batch=1

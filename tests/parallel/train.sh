@@ -80,6 +80,23 @@ ranks 2 bash -c 'train checkpoint.dir=twice parallel.pp=2 train.micro_batch=2'
 expect_rc 0
 same_checkpoint line twice 18
 
+# Weights that leave fp32 are seen through the norm, which all ranks share: all stop before the same update, or all skip it.
+case_ "a gradient that is no number, on two"
+wild="optimizer.lr=1e6 schedule.name=constant schedule.warmup=0 train.grad_clip=0 optimizer.weight_decay=1 train.micro_batch=2 train.eval_interval=0"
+export wild
+for layout in parallel.zero=1 parallel.tp=2 parallel.pp=2; do
+    rm -rf stop skip
+    export layout
+    ranks 2 bash -c 'train checkpoint.dir=stop $wild $layout'
+    expect_rc 1
+    expect_err 'step [0-9]+: loss .*, gradient norm .*; the first tensor that is not finite is '
+    expect test -z "$(grep -v '^tenon: gloo: rank 1' rank.1.err)"
+    ranks 2 bash -c 'train checkpoint.dir=skip $wild $layout train.nonfinite=skip backend.debug=yes'
+    expect_rc 0
+    expect test "$(grep -c '"skipped":true' skip/metrics.jsonl)" -ge 1
+    expect_file skip/step-00000018/state.json
+done
+
 case_ "a run directory that rank 0 cannot use ends all"
 : >blocked
 ranks 2 bash -c 'train checkpoint.dir=blocked/run train.micro_batch=2'

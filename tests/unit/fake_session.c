@@ -254,6 +254,8 @@ int tn_session_any(struct tn_session *s, int here)
 
 tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n)
 {
-    (void)s, (void)x, (void)n;
+    (void)s;
+    if (n > 0 && fake.slowest > x[0])
+        x[0] = fake.slowest;
     return TN_OK;
 }

@@ -14,6 +14,7 @@ struct fake {
     unsigned updates, applied, evaluations, logits, opened, tensors_set;
     const char *bias_name;                       /* "bias" */
     int no_bias;
+    double slowest;                              /* seconds that another rank takes for an update; 0: none is slower */
     double scale;                                /* of the loss; 0: none */
     uint64_t scale_good;
 };

@@ -9,6 +9,7 @@
  * hides, and a plan counts half of it: 2BT²C. */
 #include "graph/op.h"
 #include "model/model.h"
+#include "plan/estimate.h"
 #include "trial.h"
 
 static double flops_of(const struct tn_plan *plan, uint32_t list, const char *op, const char *unit)
@@ -164,10 +165,93 @@ START_TEST(block_as_a_whole_skips_what_is_masked)
 }
 END_TEST
 
+/* --- memory by launch */
+
+/* No launch has less alive than it reads and writes of the arena, and the most is what the plan says. */
+START_TEST(timeline_of_a_plan)
+{
+    struct trial t = block(_i, NULL);
+    uint64_t live[1000], most = 0;
+    uint32_t changes = 0;
+
+    ck_assert_uint_lt(t.plan->n_row, 1000);
+    tn_plan_timeline(t.plan, live);
+    for (uint32_t r = 0; r < t.plan->n_row; r++) {
+        const struct tn_row *row = &t.plan->row[r];
+        uint64_t touched = 0;
+
+        for (uint32_t k = 0; k < row->n_in + row->n_out; k++) {
+            int again = row->ref[k].storage == TN_NOWHERE || t.plan->storage[row->ref[k].storage].where != TN_AT_ARENA;
+
+            for (uint32_t j = 0; j < k; j++)
+                again |= row->ref[j].storage == row->ref[k].storage;
+            touched += again ? 0 : t.plan->storage[row->ref[k].storage].bytes;
+        }
+        ck_assert_uint_ge(live[r], touched);
+        most = live[r] > most ? live[r] : most;
+        changes += r > 0 && live[r] != live[r - 1];
+    }
+    ck_assert_uint_eq(most, t.plan->live_peak);
+    ck_assert_uint_gt(changes, 10);
+    trial_close(&t);
+}
+END_TEST
+
+/* --- time */
+
+/* 100 TFLOP/s and 1 TB/s meet at 100 FLOP/B: at 157 a launch is bound by computing, at 0.5 by memory. */
+START_TEST(roofline_of_launches)
+{
+    const double rate = 100e12, memory = 1e12;
+    struct tn_roofline low = tn_roofline(8388608, 16797696, rate, memory),
+                       high = tn_roofline(4294967296, 27262976, rate, memory);
+
+    ck_assert(low.compute == 0 && high.memory == 0);
+    trial_near(low.memory, 16797696 / 1e12, 1e-18, "seconds at 0.5 FLOP/B");
+    trial_near(high.compute, 4294967296 / 100e12, 1e-18, "seconds at 157 FLOP/B");
+    ck_assert(tn_roofline(99e12, 1e12, rate, memory).memory == 1);
+    ck_assert(tn_roofline(101e12, 1e12, rate, memory).compute == 1.01);
+    ck_assert(tn_roofline(1e12, 1e15, rate, 0).compute == 0.01);
+}
+END_TEST
+
+/* Every launch of an update, as often as it is launched, each under one of the two roofs. */
+START_TEST(roofline_of_a_plan)
+{
+    struct trial t = block(_i, NULL);
+    struct tn_plan_report r;
+    struct tn_roofline fast_memory, fast_compute, both;
+
+    tn_plan_sum(t.plan, &r);
+    fast_memory = tn_plan_roofline(t.plan, 1e9, 0);
+    fast_compute = tn_plan_roofline(t.plan, 1e30, 1e9);
+    both = tn_plan_roofline(t.plan, 1e9, 1e9);
+    trial_near(fast_memory.compute * 1e9, r.flops_forward + r.flops_backward + r.flops_update, 1e-3, "all FLOPs");
+    trial_near(fast_compute.memory * 1e9, r.bytes_moved, 1e-3, "all bytes");
+    ck_assert(fast_memory.memory == 0 && fast_compute.compute < 1e-18);
+    ck_assert(both.compute > 0 && both.memory > 0);
+    ck_assert(both.compute + both.memory > fmax(fast_memory.compute, fast_compute.memory));
+    ck_assert(both.compute + both.memory < fast_memory.compute + fast_compute.memory);
+    trial_close(&t);
+}
+END_TEST
+
+START_TEST(training_by_6nd)
+{
+    const double day = 86400, cluster = 1024 * 989.5e12;
+
+    trial_near(tn_estimate_6nd(70e9, 15e12, cluster, 1) / day, 72, 0.05, "days at MFU 1");
+    trial_near(tn_estimate_6nd(70e9, 15e12, cluster, 0.5) / day, 144, 0.1, "days at MFU 0.5");
+    trial_near(tn_estimate_6nd(70e9, 15e12, cluster, 0.4) / day, 180, 0.15, "days at MFU 0.4");
+    trial_near(tn_estimate_6nd(1e9, 10e9, 100e12, 0.4), 1.5e6, 1e-3, "seconds");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const test[] = {linear_1024_4096, mlp_1024_4096_1024, block_in_parts_is_the_textbook_s,
-                                 block_as_a_whole_skips_what_is_masked};
+                                 block_as_a_whole_skips_what_is_masked, roofline_of_launches, roofline_of_a_plan,
+                                 training_by_6nd, timeline_of_a_plan};
 
     return trial_main("accounting", test, sizeof test / sizeof *test);
 }

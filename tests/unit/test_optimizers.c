@@ -72,6 +72,15 @@ static void ref_adamw(struct state *s, const double *o, double lr)
     adam_step(s, o, lr, s->g);
 }
 
+/* Of its paper's algorithm 2; torch.optim has none. */
+static void ref_lion(struct state *s, const double *o, double lr)
+{
+    double c = o[0] * s->a + (1 - o[0]) * s->g, sign = c > 0 ? 1 : c < 0 ? -1 : 0;
+
+    s->a = o[1] * s->a + (1 - o[1]) * s->g;
+    s->w -= lr * (sign + o[2] * s->w);
+}
+
 static const struct {
     const char *name;
     reference *step;
@@ -92,6 +101,8 @@ static const struct {
     {"adam", ref_adam, 2, {0.8, 0.9, 1e-2, 0.1}, ""},
     {"adamw", ref_adamw, 2, {0.9, 0.95, 1e-8, 0.1}, "beta1=0.9 beta2=0.95 eps=1e-8 weight_decay=0.1 "},
     {"adamw", ref_adamw, 2, {0.8, 0.9, 1e-2, 0.3}, ""},
+    {"lion", ref_lion, 1, {0.95, 0.98, 0}, "beta1=0.9 beta2=0.99 weight_decay=0 "},
+    {"lion", ref_lion, 1, {0.5, 0.8, 0.3}, ""},
 };
 
 struct compiled {

@@ -101,6 +101,33 @@ START_TEST(a_terminal_is_asked_for_its_width)
 }
 END_TEST
 
+/* The first five updates are slow, and a pause between updates (validation, saving) is nobody's time. */
+START_TEST(the_rate_leaves_the_warm_up_out)
+{
+    FILE *f = tmpfile();
+    struct tn_progress p;
+    struct tn_progress_update u = at_7;
+
+    tn_progress_start(f, 20, 100, &p);
+    for (u.step = 1; u.step <= 5; u.step++) {
+        u.seconds = 7;
+        tn_progress_update(&p, &u);
+    }
+    ck_assert_double_eq(tn_progress_rate(&p), 0);
+    tn_progress_sum(&p);
+    ck_assert_str_eq(written(f), "");
+    for (; u.step <= 8; u.step++) {
+        u.seconds = (double)(u.step - 5);        /* 1, 2, 3 */
+        tn_progress_update(&p, &u);
+        usleep(2000);
+    }
+    ck_assert_double_eq(tn_progress_rate(&p), 3 * 256 / 6.0);
+    tn_progress_sum(&p);
+    ck_assert_str_eq(written(f), "128 tokens/s over 3 updates, the first 5, validation and saving left out\n");
+    fclose(f);
+}
+END_TEST
+
 START_TEST(times_are_short)
 {
     static const struct {
@@ -116,4 +143,4 @@ START_TEST(times_are_short)
 END_TEST
 
 TEST_MAIN("progress", plain_lines_come_at_the_interval, no_line_is_wider_than_the_terminal,
-          messages_have_their_own_line, a_terminal_is_asked_for_its_width, times_are_short)
+          messages_have_their_own_line, a_terminal_is_asked_for_its_width, the_rate_leaves_the_warm_up_out, times_are_short)

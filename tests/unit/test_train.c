@@ -134,6 +134,20 @@ START_TEST(validation_comes_before_the_first_and_after_the_last)
 }
 END_TEST
 
+/* 32 tokens an update. */
+START_TEST(the_slowest_rank_counts)
+{
+    json_t *m;
+
+    make_data("data", 1);
+    fake.slowest = 1000;
+    assert_ok(train(CONFIG("train.steps=2")));
+    m = metrics("run");
+    ck_assert_double_eq_tol(json_number_value(json_object_get(json_array_get(m, 1), "tokens_per_second")), 0.032, 1e-9);
+    json_decref(m);
+}
+END_TEST
+
 /* Two batches with (sum 2, 1 token) and (90, 9 tokens): the mean over tokens is 9.2, that over batches 6. */
 START_TEST(the_mean_is_over_tokens)
 {
@@ -491,7 +505,7 @@ int main(void)
     const TTest *const tests[] = {
         going_on_is_not_stopping,
         watching_changes_nothing,
-        validation_comes_before_the_first_and_after_the_last,
+        validation_comes_before_the_first_and_after_the_last, the_slowest_rank_counts,
         the_mean_is_over_tokens,
         validation_does_not_depend_on_accumulation,
         all_batches_are_validated,

@@ -304,6 +304,21 @@ START_TEST(weighted_by_valid_tokens)
 }
 END_TEST
 
+/* A batch in which no token counts: a loss of 0, not of 0/0, and nothing to learn. */
+START_TEST(no_valid_tokens)
+{
+    const int32_t token[2 * PLACES] = {0, 1, 2, 1, 2, 0, 0, 1},
+                  target[2 * PLACES] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    float grad[3 * VOCAB];
+
+    for (uint32_t n_micro = 1; n_micro <= 2; n_micro++) {
+        trial_near(token_mean(_i, n_micro, token, target, grad), 0, 0, "loss");
+        for (int i = 0; i < 3 * VOCAB; i++)
+            trial_near((double)grad[i], 0, 0, "gradient");
+    }
+}
+END_TEST
+
 /* Sums 2 and 90 over 1 and 9 elements. */
 START_TEST(sums_over_counts)
 {
@@ -337,6 +352,7 @@ int main(void)
         mlp_with_relu,
         four_times_four_is_sixteen,
         weighted_by_valid_tokens,
+        no_valid_tokens,
         sums_over_counts,
     };
 

@@ -1,4 +1,6 @@
-/* test_wire.c - who talks to whom, and how many bytes: groups of the mesh, and what strategies send. */
+/* test_wire.c - who talks to whom, and how many bytes: groups of the mesh, and what strategies send. And what a ring makes of
+ * what arrives. */
+#include <math.h>
 #include "../pass/build.h"
 #include "run/collective.h"
 
@@ -85,6 +87,31 @@ START_TEST(context_parallel)
 }
 END_TEST
 
+/* Two parts of attention with unnormalised masses of 1 and 3, so log-sum-exp 0 and log 3, weigh a quarter and three quarters;
+ * their mass is 4. As large as exp of them would not be. */
+START_TEST(parts_of_a_ring_are_weighed_by_their_mass)
+{
+    struct tn_graph *g = finished("cp=2 batch=2 seq=8");
+    const struct tn_node *merge = NULL;
+
+    for (struct tn_node *n = g->first[TN_FORWARD]; n; n = n->next)
+        if (n->expr && n->n_in == 5 && !strcmp(n->in[4]->producer->op->name, "expr") && !strcmp(n->in[0]->producer->op->name, "attention"))
+            merge = n;
+    ck_assert_ptr_nonnull(merge);
+    for (int large = 0; large < 2; large++) {
+        double lse[2] = {large * 1000.0, large * 1000.0 + log(3)}, sum, weight;
+
+        tn_expr_eval(merge->in[4]->producer->expr, lse, NULL, &sum);
+        ck_assert_double_eq_tol(sum, large * 1000.0 + log(4), 1e-12);
+        tn_expr_eval(merge->expr, (double[]){1, lse[0], 0, lse[1], sum}, NULL, &weight);
+        ck_assert_double_eq_tol(weight, 0.25, 1e-12);
+        tn_expr_eval(merge->expr, (double[]){0, lse[0], 1, lse[1], sum}, NULL, &weight);
+        ck_assert_double_eq_tol(weight, 0.75, 1e-12);
+    }
+    tn_graph_free(g);
+}
+END_TEST
+
 /* Gradients of S bytes: an all_reduce sends 2(D-1)S/D, scattering or gathering (D-1)S/D. */
 START_TEST(data_parallel)
 {
@@ -114,6 +141,7 @@ int main(void)
     tcase_add_test(c, tensor_parallel);
     tcase_add_test(c, pipeline);
     tcase_add_test(c, context_parallel);
+    tcase_add_test(c, parts_of_a_ring_are_weighed_by_their_mass);
     tcase_add_test(c, data_parallel);
     suite_add_tcase(s, c);
     srunner_run_all(r, CK_NORMAL);
