@@ -9,7 +9,7 @@ static const struct tn_option options[] = {
 static const struct tn_optimizer signsgd = {
     .struct_size = sizeof signsgd,
     .options = options,
-    .update = "w = w*(1 - lr*weight_decay) - lr*(ge(g, 0) - ge(0, g))",
+    .update = "w = w*(1 - lr*weight_decay) - lr*(ge(g, 0) - ge(0, g) + 0*g)",
 };
 
 TN_PLUGIN("signsgd", "0.1", "steps along the sign of the gradient", TN_OPTIMIZER_ID, &signsgd);
