@@ -1,9 +1,10 @@
-# reference.awk - the public headers as pages: awk -f reference.awk -v form=man|html|check HEADER
+# reference.awk - the public headers as pages: awk -f reference.awk -v form=man|html|check [-v docs=DIR] HEADER
 #
 # man: one page of section 3, html: one section of the reference, check: a line for each function or member that has
 # no comment, nothing where all have. A header is: its opening comment, then, each with the comment right above it,
 # structs, functions and runs of defines. Members have a comment above or behind; the one above holds for the data
-# members that follow without a blank line, while a function needs its own.
+# members that follow without a blank line, while a function needs its own. Of a macro of several lines only the first is
+# shown: what it is called with. docs: where the documents are installed.
 
 function troff(s) { gsub(/\\/, "\\e", s); gsub(/-/, "\\-", s); sub(/^[.']/, "\\\\\\&&", s); return s }
 function html(s) { gsub(/&/, "\\&amp;", s); gsub(/</, "\\&lt;", s); gsub(/>/, "\\&gt;", s); return s }
@@ -34,7 +35,9 @@ function item(declaration, says,    line, n, i) {
         print ".fi"
         if (says != "") { print ".RS 4"; text(says); print ".RE" }
     } else {
-        print "<dt><pre>" html(declaration) "</pre></dt><dd>"
+        n = (state == "struct" ? struct_name "." : "") name_of(declaration)
+        print "<dt" (n != "" && !(n in named) ? " id=\"" n "\"" : "") "><pre>" html(declaration) "</pre></dt><dd>"
+        named[n] = 1
         if (says != "") text(says)
         print "</dd>"
     }
@@ -86,16 +89,19 @@ state == "opening" {
 }
 opening_done {
     opening_done = 0
-    title = first; sub(/[.:].*/, "", title)
     whole = first said
+    sub(/^for authors: /, "", whole)
+    title = whole                                # the first sentence; the rest is the description
+    if (match(whole, /[.]([ \n]|$)/)) { title = substr(whole, 1, RSTART - 1); whole = substr(whole, RSTART + 1) }
+    gsub(/\n/, " ", title); sub(/^[ \n]+/, "", whole)
     if (form == "man") {
         print ".\\\" Written by reference.awk from " header ".\n.TH TENON-" toupper(page) " 3 \"\" \"tenon " version "\" \"Plugins of Tenon\""
-        print ".SH NAME\ntenon\\-" troff(page) " \\- " troff(title) "\n.SH SYNOPSIS\n.nf\n\\fB#include <tenon/" header ">\\fR\n.fi\n.SH DESCRIPTION"
-        text(whole)
+        print ".SH NAME\ntenon\\-" troff(page) " \\- " troff(title) "\n.SH SYNOPSIS\n.nf\n\\fB#include <tenon/" header ">\\fR\n.fi"
+        if (whole != "") { print ".SH DESCRIPTION"; text(whole) }
         print ".SH DECLARATIONS"
     } else if (form == "html") {
-        print "<h2 id=\"" page "\">tenon/" header "</h2>"
-        text(whole)
+        print "<h2 id=\"" page "\">tenon/" header ": " html(title) "</h2>"
+        if (whole != "") text(whole)
         print "<dl>"
     }
     said = ""
@@ -138,10 +144,11 @@ in_comment { comment_more($0); next }
 /^#(if|ifdef|ifndef|else|endif|include|error|pragma)/ || /^extern "C"/ || (/^}/ && state == "top") { said = ""; next }
 /^#define TENON_/ || /^#define TN_(C|EXPORT|KIT|CALL|G|.*_)$/ { next }
 /^#define/ || continued {
-    t = $0; c = t ~ /\\$/; sub(/[ \t]*\\$/, " \\", t)
-    if (!continued && said != "") { if (defines != "" && form != "check") item(defines, defines_says); if (defines != "") defines = ""; defines_says = said; said = "" }
-    else if (!continued && defines == "") defines_says = ""
-    if (!(continued && length(defines) > 900)) defines = defines (defines == "" ? "" : "\n") t
+    t = $0; c = t ~ /\\$/; sub(/[ \t]*\\$/, "", t)
+    if (continued) { continued = c; next }
+    if (said != "") { if (defines != "" && form != "check") item(defines, defines_says); if (defines != "") defines = ""; defines_says = said; said = "" }
+    else if (defines == "") defines_says = ""
+    defines = defines (defines == "" ? "" : "\n") t
     continued = c
     next
 }
@@ -151,7 +158,7 @@ in_comment { comment_more($0); next }
     t = $0
     if (match(t, /\/\*/)) { struct_says = struct_says (struct_says == "" ? "" : "\n\n") plain(substr(t, RSTART)); }
     if (form == "man") { print ".SS struct " troff(struct_name); if (struct_says != "") text(struct_says) }
-    else if (form == "html") { print "</dl><h4>struct " struct_name "</h4>"; if (struct_says != "") text(struct_says); print "<dl>" }
+    else if (form == "html") { print "</dl><h4 id=\"" struct_name "\">struct " struct_name "</h4>"; if (struct_says != "") text(struct_says); print "<dl>" }
     state = "struct"; said = group = above = behind = member = ""; in_comment = 0
     if (match(t, /\/\*/) && t !~ /\*\//) in_comment = 1
     next
@@ -175,5 +182,10 @@ in_comment { comment_more($0); next }
 END {
     if (defines != "" && form != "check") item(defines, defines_says)
     if (form == "html") print "</dl>"
-    if (form == "man") print ".SH SEE ALSO\n.BR tenon (1)"
+    if (form == "man") {
+        print ".SH SEE ALSO\n.BR tenon (1),"
+        n = split("abi device kernels comm optimizer pass gradients bootstrap kit_number kit_nest kit_device kit_comm philox", other, " ")
+        for (i = 1; i <= n; i++) if (other[i] != page) print ".BR tenon\\-" other[i] " (3)" (i < n ? "," : "")
+        if (docs != "") print ".PP\n" troff(docs) ": plugins.md, how plugins are written; ops.md, what each operation computes; abi.md, what stays."
+    }
 }

@@ -160,7 +160,8 @@ const struct command plugins_command = {
               "and where "
               "tenon was installed, in this order. Each is loaded and asked in a process of its own, so a "
               "broken one "
-              "is a line of the list.",
+              "is a line of the list. tenon plugins new KIND NAME writes a plugin to begin with, and tenon plugins check "
+              "FILE.so proves one.",
     .options = plugins_options,
     .files_max = 1,
     .settings = 1,

@@ -156,8 +156,8 @@ const struct tn_key tn_keys[] = {
      .help = "Order of the micro-batches in a pipeline"},
 
     /* --- backend */
-    {SECTION("backend", "device"), TEXT("the name of a plugin"), .otherwise = "the best that is here",
-     .help = "Plugin of the device, such as cpu or cuda"},
+    {SECTION("backend", "device"), TEXT("a kind of device"), .otherwise = "the best that is here",
+     .help = "Kind of device, such as cpu or cuda"},
     {SECTION("backend", "kernels"), LIST("names of plugins"), .otherwise = "the device's own, then ref",
      .help = "Plugins of kernels in order of preference"},
     {SECTION("backend", "comm"), TEXT("the name of a plugin"), .otherwise = "the best that is here",

@@ -24,6 +24,12 @@ export TENON_PLUGIN_PATH=$tmp/dest$(pkg-config --variable=plugindir tenon | sed 
 cp "$top_srcdir"/tests/golden/*.safetensors golden/
 expect_file "$TENON_PLUGIN_PATH"/ref.so
 expect test -n "$(find dest -name tenon-kernels.3)" -a -n "$(find dest -name reference.html)"
+docs=$tmp/dest$(pkg-config --variable=docdir tenon | sed "s#^$tmp/dest##")
+expect_file "$docs/docs/plugins.md"
+expect_file "$docs/reference.html"
+for page in "$docs"/docs/*.md; do        # links among the documents hold where they are installed, too
+    for link in $(grep -o '](\(\.\./README\|[a-z]*\)\.md' "$page" | cut -c 3-); do expect_file "${page%/*}/$link"; done
+done
 
 case_ "what cannot be"
 run tenon plugins new kernel "My Chip"
@@ -125,6 +131,19 @@ for kind in backend kernels comm optimizer pass bootstrap; do
     run make try
     expect_rc 0
 
+    case_ "$kind: what its README names"
+    for page in $(grep -o 'man tenon-[a-z_]*' README.md | cut -d ' ' -f 2); do
+        expect test -n "$(find "$tmp/dest" -name "$page.3")"
+    done
+    for page in $(grep -o '[a-z]*\.md' README.md | grep -v README | sort -u); do expect_file "$docs/docs/$page"; done
+    run tenon plugins plugins.path=. --explain
+    expect_rc 0; expect_out "^ +$name "
+    case $kind in
+    comm) run tenon probe try.ini --ranks 2 --no-sweep plugins.path=.; expect_rc 0 ;;
+    pass) run tenon plan try.ini --world 2 plugins.path=.; expect_rc 0; expect_out 'all_reduce' ;;
+    kernels) run tenon plan try.ini plugins.path=.; expect_rc 0; expect_out "^launches .* $name [1-9][0-9]*" ;;
+    esac
+
     case_ "$kind: golden"
     path=plugins.path=./$name.so
     case $kind in
@@ -140,6 +159,11 @@ for kind in backend kernels comm optimizer pass bootstrap; do
     expect_rc 0
     run tenon plugins
     expect_out "^$name +0\.1 .*$HOME/\.local/lib/tenon/plugins/$name\.so"
+    if [ $kind = backend ]; then         # it is taken where it is named, and nowhere else
+        sed '/^device/d' try.ini >left.ini
+        run tenon train left.ini
+        expect_rc 0; expect_out '^device cpu '
+    fi
     run make uninstall
     expect_no_file "$HOME/.local/lib/tenon/plugins/$name.so"
     echo "$kind: $((SECONDS - began)) s"

@@ -20,7 +20,7 @@
 #include "plugin/rules.h"
 
 #define MOST_JOBS 64
-#define PRINTED 300                              /* bytes of what it printed, in a failure */
+#define PRINTED 400                              /* bytes of what it printed, in a failure: the first and the last ones */
 
 const char *const check_state_name[] = {"not run", "passed", "failed", "declined", "skipped"};
 
@@ -172,22 +172,35 @@ static tn_status begin(const struct check_subject *s, struct check_test *t, stru
     return TN_OK;
 }
 
-/* The last words that it printed, in one line. */
+/* Of what it printed, which may be any bytes, a part as words of one line. */
+static void printed(const struct job *j, off_t from, char *out, size_t bytes)
+{
+    const ssize_t n = pread(j->printed, out, bytes, from);
+    size_t k = 0;
+
+    for (ssize_t i = 0; i < n; i++) {
+        const char c = (unsigned char)out[i] < 32 ? ' ' : (unsigned char)out[i] > 126 ? '?' : out[i];
+
+        if (c != ' ' || (k && out[k - 1] != ' '))
+            out[k++] = c;
+    }
+    k -= k && out[k - 1] == ' ';
+    out[k] = 0;
+}
+
+/* The beginning has the cause, the end what came of it. */
 static void add_printed(struct job *j, char *out, size_t room)
 {
     const off_t end = lseek(j->printed, 0, SEEK_END);
-    char text[PRINTED + 1];
-    const ssize_t n = end > 0 ? pread(j->printed, text, PRINTED, end > PRINTED ? end - PRINTED : 0) : 0;
+    char first[PRINTED + 1], last[PRINTED / 2 + 1] = "";
     size_t k = strlen(out);
 
-    if (n <= 0)
+    if (end <= 0)
         return;
-    text[n] = 0;
-    for (ssize_t i = 0; i < n; i++)
-        text[i] = (unsigned char)text[i] < 32 ? ' ' : text[i];
-    while (k && text[0] && strlen(text) && text[strlen(text) - 1] == ' ')
-        text[strlen(text) - 1] = 0;
-    snprintf(out + k, room - k, "%sit printed: %s", k ? "; " : "", text + strspn(text, " "));
+    printed(j, 0, first, end > PRINTED ? PRINTED / 2 : PRINTED);
+    if (end > PRINTED)
+        printed(j, end - PRINTED / 2, last, PRINTED / 2);
+    snprintf(out + k, room - k, "%sit printed: %s%s%s", k ? "; " : "", first, *last ? " ... " : "", last);
 }
 
 static void judge(struct job *j, int status, int late)

@@ -8,7 +8,7 @@
 
 struct reader {
     struct formula *f;
-    const char *at;
+    const char *text, *at;                       /* the whole, and how far it was read */
     int depth;
 };
 
@@ -39,11 +39,17 @@ double formula_get(const struct formula *f, const char *name)
     return i < 0 ? NAN : f->value[i];
 }
 
-static double fail(struct reader *r, const char *what)
+/* at: where it is, which is not always how far it was read. */
+static double fail_at(struct reader *r, const char *at, const char *what)
 {
     if (!*r->f->error)
-        snprintf(r->f->error, sizeof r->f->error, "%s at \"%.60s\"", what, r->at);
+        snprintf(r->f->error, sizeof r->f->error, "column %d: %s at \"%.40s\"", (int)(at - r->text) + 1, what, at);
     return NAN;
+}
+
+static double fail(struct reader *r, const char *what)
+{
+    return fail_at(r, r->at, what);
 }
 
 static void skip(struct reader *r)
@@ -74,7 +80,7 @@ static double larger(double a, double b, int least)
     return isnan(a) || isnan(b) ? NAN : least ? fmin(a, b) : fmax(a, b);
 }
 
-static double apply(struct reader *r, const char *name, const double *x, uint32_t n)
+static double apply(struct reader *r, const char *name, const char *at, const double *x, uint32_t n)
 {
     static const char *const known[] = {"exp", "log", "sqrt", "tanh", "erf", "square", "rsqrt", "sigmoid", "relu", "silu",
                                         "gelu", "gelu_tanh", "min", "max", "ge", "select"};
@@ -85,7 +91,7 @@ static double apply(struct reader *r, const char *name, const double *x, uint32_
     while (k < sizeof takes && strcmp(known[k], name))
         k++;
     if (k == sizeof takes || takes[k] != n)
-        return fail(r, k == sizeof takes ? "no such function" : "another number of arguments");
+        return fail_at(r, at, k == sizeof takes ? "no such function" : "another number of arguments");
     switch (k) {
     case 0: return exp(a);
     case 1: return log(a);
@@ -106,7 +112,7 @@ static double apply(struct reader *r, const char *name, const double *x, uint32_
     }
 }
 
-static double call(struct reader *r, const char *name)
+static double call(struct reader *r, const char *name, const char *at)
 {
     double x[3] = {0};
     uint32_t n = 0;
@@ -118,7 +124,7 @@ static double call(struct reader *r, const char *name)
             return fail(r, "too many arguments");
         x[n++] = v;
     } while (eat(r, ','));
-    return eat(r, ')') ? apply(r, name, x, n) : fail(r, "')' expected");
+    return eat(r, ')') ? apply(r, name, at, x, n) : fail(r, "')' expected");
 }
 
 static double atom(struct reader *r)
@@ -145,9 +151,11 @@ static double atom(struct reader *r)
     if (find(r->f, name) < 0 && !strcmp(name, "inf"))
         return r->at += n, INFINITY;
     if (r->at[n + strspn(r->at + n, " ")] == '(') {
+        const char *at = r->at;
+
         r->at += n;
         eat(r, '(');
-        return call(r, name);
+        return call(r, name, at);
     }
     if (find(r->f, name) < 0)
         return fail(r, "no such name");
@@ -194,7 +202,7 @@ static double sum(struct reader *r)
 
 int formula_run(struct formula *f, const char *text)
 {
-    struct reader r = {f, text, 0};
+    struct reader r = {f, text, text, 0};
 
     *f->error = 0;
     for (skip(&r); *r.at && !*f->error; skip(&r)) {

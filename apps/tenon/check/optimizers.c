@@ -7,6 +7,7 @@
  * all of them in another position. */
 #include <math.h>
 #include <sys/stat.h>
+#include <tenon/kit_number.h>
 #include <tenon/optimizer.h>
 #include "base/config.h"
 #include "base/status.h"
@@ -128,8 +129,9 @@ static void same_words(struct check_run *r, const struct meaning *a, const struc
     for (const struct tn_slot *x = a->slots, *y = b->slots; x && x->name; x++, y++) {
         if (!y || !y->name || strcmp(x->name, y->name) || x->dtype != y->dtype)
             check_fail(r, "asked again with the same options it gives other slots");
-        if (x->dtype != TN_F32)
-            check_fail(r, "the slot %s is of dtype %u; slots are fp32", x->name, x->dtype);
+        if (x->dtype != TN_F32 && x->dtype != TN_BF16 && x->dtype != TN_F16)
+            check_fail(r, "the slot %s is of dtype %u, which no slot may be; does the list of slots end with {0}?", x->name,
+                       x->dtype);
     }
 }
 
@@ -187,7 +189,8 @@ static void shows_nan(struct check_run *r)
         step(r, &m, &f, 0.1, 0.01, 1, 1);
         step(r, &m, &f, NAN, 0.01, 2, 1);
         if (!isnan(formula_get(&f, "w")))
-            check_fail(r, "a NaN in the gradient gives the weight %g", formula_get(&f, "w"));
+            check_fail(r, "a NaN in the gradient gives the weight %g, so nobody sees it; a comparison hides one: add 0*g",
+                       formula_get(&f, "w"));
     }
 }
 
@@ -240,7 +243,8 @@ static struct tn_config *configure(struct check_run *r, int moved, const char *k
 
 /* Tensors before an update and after it, and the gradient. Slots follow the parameters, "NAME:SLOT". */
 struct state {
-    float **tensor, **grad;
+    void **tensor;
+    float **grad;
     uint32_t n;
 };
 
@@ -275,20 +279,33 @@ static uint32_t slot_tensor(const struct tn_session *s, uint32_t parameter, cons
     return UINT32_MAX;
 }
 
-static double largest(const float *x, uint64_t n)
+static int64_t elements(const struct tn_session_tensor *t)
+{
+    return (int64_t)(t->bytes / tn_kit_width(t->dtype));
+}
+
+static double largest(const struct tn_session_tensor *t, const void *x)
 {
     double most = 0;
 
-    for (uint64_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i]));
+    for (int64_t i = 0; i < elements(t); i++)
+        most = fmax(most, fabs(tn_kit_load(t->dtype, x, i)));
     return most;
 }
 
-/* moved: by this step. What is left of a difference is off by the size of what was subtracted, which is some of the
- * tensor's largest. */
-static void near(struct check_run *r, const char *name, int64_t e, double have, double want, double moved, double largest)
+/* Half of a unit in the last place of a slot of this dtype that holds v, in fp32 too little to count. */
+static double rounding(uint32_t dtype, double v)
 {
-    const double most = 3e-7 * fabs(want) + 2e-5 * fabs(moved) + 1e-6 * largest + 1e-12, off = fabs(have - want) / most;
+    return dtype == TN_BF16 ? fabs(v) * 0x1p-8 : dtype == TN_F16 ? fmax(fabs(v) * 0x1p-11, 0x1p-25) : 0;
+}
+
+/* moved: by this step. What is left of a difference is off by the size of what was subtracted, which is some of the
+ * tensor's largest; rounded: by how much it was when it was stored. */
+static void near(struct check_run *r, const char *name, int64_t e, double have, double want, double moved, double largest,
+                 double rounded)
+{
+    const double most = 3e-7 * fabs(want) + 2e-5 * fabs(moved) + 1e-6 * largest + 1e-12 + rounded;
+    const double off = fabs(have - want) / most;
 
     if (!(off <= 1))
         check_fail(r, "%s[%lld] became %.9g, by its words %.9g", name, (long long)e, have, want);
@@ -301,24 +318,28 @@ static void compare(struct check_run *r, const struct meaning *m, struct tn_sess
     for (uint32_t i = 0; i < a->n && !tn_session_tensor(s, i)->is_state; i++) {
         const struct tn_session_tensor *w = tn_session_tensor(s, i);
 
-        for (int64_t e = 0; e < (int64_t)(w->bytes / sizeof(float)); e++) {
+        for (int64_t e = 0; e < elements(w); e++) {
+            const double before = tn_kit_load(w->dtype, a->tensor[i], e);
             struct formula f;
 
-            begin(m, &f, (double)a->tensor[i][e]);
+            begin(m, &f, before);
             for (const struct tn_slot *k = m->slots; k && k->name; k++) {
                 const uint32_t at = slot_tensor(s, i, k->name);
 
                 if (at == UINT32_MAX)
                     check_fail(r, "the slot %s of %s is not among what is saved", k->name, w->name);
-                formula_set(&f, k->name, (double)a->tensor[at][e]);
+                formula_set(&f, k->name, tn_kit_load(tn_session_tensor(s, at)->dtype, a->tensor[at], e));
             }
             step(r, m, &f, (double)b->grad[i][e], lr, t, w->rank >= 2);
-            near(r, w->name, e, (double)b->tensor[i][e], formula_get(&f, "w"), formula_get(&f, "w") - (double)a->tensor[i][e], 0);
+            near(r, w->name, e, tn_kit_load(w->dtype, b->tensor[i], e), formula_get(&f, "w"), formula_get(&f, "w") - before,
+                 0, 0);
             for (const struct tn_slot *k = m->slots; k && k->name; k++) {
                 const uint32_t at = slot_tensor(s, i, k->name);
+                const struct tn_session_tensor *slot = tn_session_tensor(s, at);
+                const double want = formula_get(&f, k->name);
 
-                near(r, tn_session_tensor(s, at)->name, e, (double)b->tensor[at][e], formula_get(&f, k->name),
-                     formula_get(&f, k->name), largest(b->tensor[at], tn_session_tensor(s, at)->bytes / sizeof(float)));
+                near(r, slot->name, e, tn_kit_load(slot->dtype, b->tensor[at], e), want, want,
+                     largest(slot, b->tensor[at]), rounding(slot->dtype, want));
             }
         }
     }
@@ -375,7 +396,8 @@ __attribute__((format(printf, 2, 3))) static void add(struct words *w, const cha
 static void add_usual(struct words *w, const struct check_subject *s, int moved)
 {
     static const char *const usual[] = {"model.n_layer=2", "model.n_head=3", "model.n_embd=15", "model.block_size=9",
-                                        "train.seq_len=9", "train.global_batch=12", "backend.threads=1", "optimizer.lr=0.01"};
+                                        "train.seq_len=9", "train.global_batch=12", "backend.threads=1", "backend.device=cpu",
+                                        "optimizer.lr=0.01"};
 
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
         add(w, "%s", usual[i]);

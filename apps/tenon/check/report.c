@@ -1,14 +1,17 @@
 /* report.c - what came out, as a table and as a document.
  *
  * A row is a group of tests: KIND or KIND/GROUP where a group has several. Behind the table stand the reasons of what
- * was not tried, and every failure with its problem and the command that repeats it. */
+ * was not tried, and the failures with their problem and the command that repeats it: of a group the first few, since one
+ * mistake makes many; the document has all. */
 #include <jansson.h>
 #include "base/status.h"
 #include "suite.h"
 
+#define SHOWN 5                                  /* failures of a group */
+
 struct row {
     char name[64];
-    uint32_t claimed, n[CHECK_SKIPPED + 1];
+    uint32_t claimed, compared, n[CHECK_SKIPPED + 1];
     double worst;
 };
 
@@ -48,7 +51,16 @@ static void print_row(FILE *f, const struct row *r)
             r->n[CHECK_FAILED], r->n[CHECK_DECLINED], r->n[CHECK_SKIPPED]);
     if (r->worst > 0)
         fprintf(f, " %8.3f", r->worst);
+    else if (r->compared)
+        fprintf(f, " %8d", 0);
     fputc('\n', f);
+}
+
+/* Its numbers were held against others, and so its worst error is known where it is 0, too. */
+static int compared(const struct check_test *t)
+{
+    return t->result.state == CHECK_PASSED && t->result.variants &&
+           (!strncmp(t->name, "kernels/", 8) || !strncmp(t->name, "gradient/", 9));
 }
 
 static void print_table(FILE *f, const struct check_list *l)
@@ -63,7 +75,7 @@ static void print_table(FILE *f, const struct check_list *l)
         struct row *r = find_row(rows, &n, l->test[i].name);
 
         for (int k = 0; k < 2; k++, r = &all) {
-            r->claimed++, r->n[t->state]++;
+            r->claimed++, r->n[t->state]++, r->compared += compared(&l->test[i]);
             r->worst = t->worst > r->worst ? t->worst : r->worst;
         }
     }
@@ -94,14 +106,51 @@ static void print_skips(FILE *f, const struct check_list *l)
     }
 }
 
+/* Nobody who reads of a declined problem for the first time knows that it is none. */
+static void print_declined(FILE *f, const struct check_list *l)
+{
+    const uint32_t n = check_count(l, CHECK_DECLINED);
+
+    if (n)
+        fprintf(f, "\ndeclined: %u, which is right: a run asks the next plugin of backend.kernels; --json names them\n", n);
+}
+
+/* The first test that failed with the words of test i. */
+static uint32_t first_like(const struct check_list *l, uint32_t i)
+{
+    uint32_t k = 0;
+
+    while (l->test[k].result.state != CHECK_FAILED || strcmp(l->test[k].result.why, l->test[i].result.why))
+        k++;
+    return k;
+}
+
+/* Failed tests of the group of test i before it, or of all of it. */
+static uint32_t failed_alike(const struct check_list *l, uint32_t i, uint32_t end)
+{
+    const size_t n = group_of(l->test[i].name);
+    uint32_t k = 0;
+
+    for (uint32_t j = 0; j < end; j++)
+        k += l->test[j].result.state == CHECK_FAILED && group_of(l->test[j].name) == n &&
+             !strncmp(l->test[j].name, l->test[i].name, n);
+    return k;
+}
+
 static void print_failures(FILE *f, const struct check_subject *s, const struct check_list *l)
 {
     for (uint32_t i = 0; i < l->n; i++) {
         const struct check_test *t = &l->test[i];
+        const int failed = t->result.state == CHECK_FAILED;
+        const uint32_t before = failed ? failed_alike(l, i, i) : 0, like = failed ? first_like(l, i) : i;
 
-        if (t->result.state == CHECK_FAILED)
-            fprintf(f, "\nFAILED %s: %s\n    %s\n    again: tenon plugins check %s --only %s%s%s\n", t->name, t->what,
-                    t->result.why, s->path, t->name, *s->axis ? " --axis " : "", s->axis);
+        if (failed && before == SHOWN)
+            fprintf(f, "\nFAILED %u more of %.*s; --json has them all\n", failed_alike(l, i, l->n) - SHOWN,
+                    (int)group_of(t->name), t->name);
+        if (failed && before < SHOWN)
+            fprintf(f, "\nFAILED %s: %s\n    %s%s\n    again: tenon plugins check %s --only %s%s%s\n", t->name, t->what,
+                    like < i ? "as " : "", like < i ? l->test[like].name : t->result.why, s->path, t->name,
+                    *s->axis ? " --axis " : "", s->axis);
     }
 }
 
@@ -112,6 +161,7 @@ void check_print(FILE *f, const struct check_subject *s, const struct check_list
     fprintf(f, "%s %s, %s (%s)\n\n", s->card.note.name, s->card.note.version, s->path, s->card.note.provides);
     print_table(f, l);
     print_skips(f, l);
+    print_declined(f, l);
     print_failures(f, s, l);
     if (failed)
         fprintf(f, "\n%u of %u failed", failed, failed + check_count(l, CHECK_PASSED));
@@ -128,6 +178,20 @@ void check_print_list(FILE *f, const struct check_list *l)
 
 /* --- the document */
 
+/* Words of a plugin may be cut, or were never UTF-8: then without what is not ASCII. */
+static json_t *words(const char *text)
+{
+    json_t *o = json_string(text);
+    char *plain = o ? NULL : strdup(text);
+
+    for (char *c = plain; c && *c; c++)
+        *c = (unsigned char)*c > 126 ? '?' : *c;
+    if (plain)
+        o = json_string(plain);
+    free(plain);
+    return o;
+}
+
 static json_t *test_object(const struct check_test *t)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:f}", "name", t->name, "what", t->what, "state",
@@ -138,7 +202,7 @@ static json_t *test_object(const struct check_test *t)
     if (o && t->result.worst > 0)
         json_object_set_new(o, "worst", json_real(t->result.worst));
     if (o && *t->result.why)
-        json_object_set_new(o, "why", json_stringn_nocheck(t->result.why, strlen(t->result.why)));
+        json_object_set_new(o, "why", words(t->result.why));
     return o;
 }
 

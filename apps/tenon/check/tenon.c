@@ -25,6 +25,7 @@ _Noreturn static void become(const char *folder, char **argv, int out)
 {
     dup2(out, STDOUT_FILENO), dup2(out, STDERR_FILENO);
     forget_launcher();
+    unsetenv("HOME");                            /* plugins of the user's own have no part in it */
     setenv("TENON_LOG", "error", 1);
     if (chdir(folder))
         _exit(1);

@@ -14,12 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TN_ABI 1                     /* level of these headers */
-#ifndef TN_ABI_TARGET                /* lowest level of host that the plugin must run on: what is newer is */
-#define TN_ABI_TARGET TN_ABI         /* then not declared, so a use of it does not compile */
+/* The level of these headers. */
+#define TN_ABI 1
+
+#ifndef TN_ABI_TARGET
+/* The lowest level of host that the plugin must run on: -DTN_ABI_TARGET=N. What is newer than N is then not declared, so a
+ * use of it does not compile. */
+#define TN_ABI_TARGET TN_ABI
 #endif
 
-#ifndef TN_ABI_MIN                   /* set it lower to run on older hosts too, asking TN_HAS before each use */
+#ifndef TN_ABI_MIN
+/* Set lower, -DTN_ABI_MIN=N, the plugin runs on hosts from N on too, and asks TN_HAS before each use of what is newer. */
 #define TN_ABI_MIN TN_ABI_TARGET
 #endif
 #if TN_ABI_TARGET > TN_ABI
@@ -27,6 +32,7 @@
 #endif
 
 #ifdef __cplusplus
+/* For what is seen from outside: C linkage, where the file is C++. */
 #define TN_C extern "C"
 #else
 #define TN_C
@@ -91,8 +97,9 @@ struct tn_attr {
 #define TN_ATTR_TEXT 3u
 #define TN_ATTR_NAMES 4u
 
-/* The host's side. Append-only; every function may be called from any thread unless it says otherwise. */
 struct tn_graph_api;
+/* The host's side: tn_host in the plugin, from the entry on. Append-only; every function may be called from any thread
+ * and in any state unless it says otherwise, and none of them fails. */
 struct tn_host {
     uint32_t struct_size;
     uint32_t abi;                                /* level of the host */
@@ -101,7 +108,8 @@ struct tn_host {
     void (*error)(tn_status code, const char *text, const char *file, int32_t line);
     /* A line for the user: level 0 error, 1 warning, 2 info, 3 debug; copied. Not from launch, where time counts. */
     void (*log)(uint32_t level, const char *text);
-    /* An ability of the host by its id (TN_STORE_ID), NULL if this host has none or it is not there yet. Static. */
+    /* An ability of the host by its id (TN_STORE_ID), NULL if this host has none or it is not there yet. A table that
+     * begins with struct_size; static. */
     const void *(*interface)(const char *id);
     /* The process has one set of threads, the host's. parallel cuts 0..n into ranges of at least grain and
      * returns when all are done. Called from inside a body, it runs it on the calling thread alone. How n is cut
@@ -158,10 +166,15 @@ struct tn_note_record {
     struct tn_note desc;                         /* what it says */
 };
 #define TN_NOTE_TYPE 0x7e01u
+
 #ifndef TN_CPU
+/* The CPU level that the code of the plugin needs: -DTN_CPU=3 with -march=x86-64-v3. 0: any. */
 #define TN_CPU 0
 #endif
 
+/* The note and the entry of a plugin with any number of interfaces: once, in one file of it.
+ * NAME, VERSION, ABOUT: literals; NAME of a-z 0-9 _ . - and at most 31 characters, VERSION at most 15. PROVIDES: the ids
+ * with spaces between, at most 127 characters; START, STOP: as in struct tn_plugin. Behind them {ID, &table}, ... */
 #define TN_PLUGIN_(NAME, VERSION, ABOUT, PROVIDES, START, STOP, ...)                                         \
     __attribute__((section(".note.tenon"), used, aligned(4)))                                                \
     static const struct tn_note_record tn_note_ = {8 - 2, sizeof(struct tn_note), TN_NOTE_TYPE, "Tenon",     \
@@ -175,14 +188,17 @@ struct tn_note_record {
         tn_host = host;                                                                                      \
         return &tn_plugin_;                                                                                  \
     }                                                                                                        \
-    _Static_assert_(sizeof(struct tn_note_record) == 20 + sizeof(struct tn_note))
+    _Static_assert_(sizeof(struct tn_note_record) == 20 + sizeof(struct tn_note));                           \
+    _Static_assert_(sizeof(NAME) <= 32 && sizeof(VERSION) <= 16 && sizeof(PROVIDES) <= 128)
 #ifdef __cplusplus
 #define _Static_assert_(x) static_assert(x, #x)
 #else
 #define _Static_assert_(x) _Static_assert(x, #x)
 #endif
+/* A plugin with one interface: TN_PLUGIN("mine", "0.1", "what it is", TN_OPTIMIZER_ID, &table); */
 #define TN_PLUGIN(NAME, VERSION, ABOUT, ID, TABLE) \
     TN_PLUGIN_(NAME, VERSION, ABOUT, ID, NULL, NULL, {ID, TABLE})
+/* A plugin with two: a device and its kernels. */
 #define TN_PLUGIN2(NAME, VERSION, ABOUT, ID1, TABLE1, ID2, TABLE2) \
     TN_PLUGIN_(NAME, VERSION, ABOUT, ID1 " " ID2, NULL, NULL, {ID1, TABLE1}, {ID2, TABLE2})
 #endif

@@ -13,7 +13,8 @@
  *    strides: read an element before writing it;
  *  - sums over more than a few elements are kept in more than the operands' precision or in fixed blocks,
  *    so that two runs, and any number of threads, give the same bits;
- *  - nothing is allocated, looked up or branched on by name in launch. */
+ *  - nothing is allocated, looked up or branched on by name in launch;
+ *  - a negative status comes with a sentence (tn_error) and ends the run. */
 #ifndef TENON_KERNELS_H
 #define TENON_KERNELS_H
 #include <tenon/abi.h>
@@ -107,10 +108,11 @@ struct tn_kernel {
     uint32_t struct_size;
     uint32_t reserved0;
     void *state;
-    /* Asynchronous on l->queue. The executor's thread. */
+    /* Computes, or puts the work on l->queue and returns; what fails on the queue later, the device's sync says. The
+     * executor's thread, any number of times, also with another state of this plugin. l is borrowed for the call. */
     tn_status (*launch)(void *state, const struct tn_launch *l);
-    void (*release)(void *state);                /* may be NULL; main thread */
-    uint64_t workspace;                          /* bytes */
+    void (*release)(void *state);                /* may be NULL; main thread, once, when nothing is on a queue any more */
+    uint64_t workspace;                          /* bytes that launch gets to itself; of any content each time */
 };
 
 #define TN_KERNELS_ID "tenon.kernels/1"
@@ -119,10 +121,11 @@ struct tn_kernels {
     uint32_t reserved0;
     const char *device;                          /* kind of device whose memory it works on */
     const char *const *ops;                      /* what it may claim; ends with NULL */
-    /* How good on this machine: higher is tried first; 0: unusable, and why says it. No side effects. */
+    /* How good on this machine: higher is tried first (ref 1, cpu 20); 0: unusable, and why says it. Any thread, before
+     * everything, also in a process that does nothing else; no side effects. */
     tn_status (*probe)(uint32_t *score, char *why, uint64_t why_size);
-    /* TN_DECLINED if this problem is not for it; out is zeroed but for struct_size. Main thread, before
-     * step 0. On TN_OK out->launch is set. */
+    /* TN_DECLINED if this problem is not for it: the next plugin is asked. out is zeroed but for struct_size; on TN_OK
+     * out->launch is set and out->state is the plugin's until release. Main thread, before step 0. */
     tn_status (*prepare)(const struct tn_problem *p, struct tn_kernel *out);
 };
 

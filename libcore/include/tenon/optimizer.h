@@ -5,7 +5,8 @@
  * 1). The host compiles it, evaluates what depends on no tensor once per step in double, and gives the rest to
  * the kernels as one expr node that follows the layout of the gradient. A name that is assigned hides the one
  * before. The last values of w and of every slot are the results. An option named weight_decay is 0 for
- * parameters that the model or the configuration exempts (fewer than two dims). */
+ * parameters that the model or the configuration exempts (fewer than two dims). docs/plugins.md has the language. A NaN in
+ * g must come through to w, so that it is seen. */
 #ifndef TENON_OPTIMIZER_H
 #define TENON_OPTIMIZER_H
 #include <tenon/abi.h>
@@ -14,7 +15,7 @@ struct tn_value;
 
 struct tn_slot {                                 /* like the parameter, 0 at start. Array element: frozen */
     const char *name;                            /* in the update, and in checkpoints */
-    uint32_t dtype, reserved0;                   /* TN_F32, or another floating type to hold it in */
+    uint32_t dtype, reserved0;                   /* TN_F32; TN_BF16 or TN_F16: computed in fp32 and rounded when it is kept */
 };
 
 #define TN_OPTIMIZER_ID "tenon.optimizer/1"
@@ -22,7 +23,7 @@ struct tn_optimizer {
     uint32_t struct_size;
     uint32_t reserved0;
     const struct tn_option *options;             /* keys under optimizer.; ends with {0}; may be NULL */
-    const struct tn_slot *slots;                 /* ends with {0}; may be NULL */
+    const struct tn_slot *slots;                 /* at most 8, ends with {0}; may be NULL */
     const char *update;                          /* NULL where choose or build says it */
     /* Options decide: value[i] is that of options[i]. Static texts; a momentum of 0 then needs no slot. May be
      * NULL. Main thread, before the graph is finished. */
