@@ -11,7 +11,7 @@
 #include "options.h"
 #include "plan/estimate.h"
 #include "plan/report.h"
-#include "tenon/device.h"
+#include <tenon/device.h>
 #include "train/session.h"
 
 /* "12.3 MB"; sizes are powers of ten, as in the keys of memory of most tools. */
