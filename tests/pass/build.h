@@ -101,13 +101,16 @@ static struct tn_graph *model_of(const char *words)
 {
     struct tn_mesh mesh = mesh_of(words);
     struct tn_graph *g = tn_graph_new(&mesh);
-    const struct tn_model_config c = {.arch = "gpt2",
+    int llama = word_value(words, "llama", 0) != 0;
+    const struct tn_model_config c = {.arch = llama ? "llama" : "gpt2",
                                       .n_layer = (int64_t)word_value(words, "layers", 2),
                                       .n_head = 4,
                                       .n_embd = 16,
                                       .vocab_size = (int64_t)word_value(words, "vocab", 65),
                                       .block_size = 16,
-                                      .n_inner = 64,
+                                      .n_inner = llama ? 24 : 64,
+                                      .n_kv_head = (int64_t)word_value(words, "keys", 2),
+                                      .rotary = {.theta = 10000},
                                       .dropout = word_value(words, "dropout", 0),
                                       .norm_eps = 1e-5,
                                       .init_std = 0.02,

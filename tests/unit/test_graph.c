@@ -201,6 +201,8 @@ static const struct {
     {"tp=2 sp=1", 40},
     {"dp=2", 30},
     {"cp=2 ring=0 dp=2 sync_every=1", 70},
+    {"llama=1 untied=1 keys=1 tp=4 sp=1", 35},
+    {"llama=1 untied=1 tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2", 148},
 };
 
 START_TEST(left_out_collectives)

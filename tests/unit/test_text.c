@@ -48,6 +48,8 @@ static const char *const layouts[] = {
     "pp=2 schedule=interleaved layers=5",
     "tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
     "untied=1 clip=0",
+    "llama=1",
+    "llama=1 untied=1 tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
 };
 
 START_TEST(there_and_back)
@@ -482,6 +484,7 @@ static const struct {
     {"tp", "tp=2"},           {"tp-sp", "tp=2 sp=1"},         {"ddp", "dp=2"}, {"zero2", "dp=2 zero=2"},
     {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"}, {"zero1", "dp=2 zero=1"},
     {"ddp-every", "dp=2 sync_every=1"}, {"cp-gather", "cp=2 ring=0"}, {"hybrid", "dp=2 ep=2 zero=3"},
+    {"llama", "llama=1 untied=1"}, {"llama-groups", "llama=1 untied=1 keys=1 tp=4 sp=1"},
 };
 
 /* The example of docs/graph.md is what the writer writes. */
