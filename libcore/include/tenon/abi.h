@@ -14,8 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The level of these headers. */
-#define TN_ABI 1
+#define TN_ABI 1                     /* level of these headers */
 
 #ifndef TN_ABI_TARGET
 /* The lowest level of host that the plugin must run on: -DTN_ABI_TARGET=N. What is newer than N is then not declared, so a
