@@ -7,11 +7,11 @@
  *   plan_time.c    how long it takes at a peak that is known or given */
 #ifndef TENON_PLAN_H
 #define TENON_PLAN_H
+#include <tenon/device.h>
 #include "base/arena.h"
 #include "options.h"
 #include "plan/estimate.h"
 #include "plan/report.h"
-#include <tenon/device.h>
 #include "train/session.h"
 
 /* "12.3 MB"; sizes are powers of ten, as in the keys of memory of most tools. */

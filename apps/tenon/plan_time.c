@@ -89,7 +89,7 @@ void plan_print_time(const struct tn_session *s, const struct plan_rates *r, con
 
     if (r->flops == 0)
         return;
-    printf("\ntime, communication not counted\n%-18s %12.5g   TFLOP/s of each rank, %s, dense, as %s\n", "peak", r->flops / 1e12,
+    printf("\ntime, without communication and the pauses of a pipeline\n%-18s %12.5g   TFLOP/s of each rank, %s, dense, as %s\n", "peak", r->flops / 1e12,
            h->dtype < sizeof dtype / sizeof *dtype && dtype[h->dtype] ? dtype[h->dtype] : "?", r->flops_by);
     if (r->memory > 0)
         printf("%-18s %12.4g   FLOP/B: a launch with less is bound by memory, %.4g TB/s as %s\n", "ridge", r->flops / r->memory,

@@ -3,7 +3,7 @@
  * Roofline: a launch takes as long as its FLOPs at the peak of products or its bytes at the rate of memory, whichever is
  * longer; the two meet at rate/memory FLOPs a byte. No launch is faster, so an update that takes twice that has something to
  * be found. 6ND: a parameter costs six FLOPs a token, two forward and four backward; what of the peak that is comes out as
- * MFU. Neither counts communication. Rates are the caller's: none is a constant here. */
+ * MFU. Neither counts communication, or the pauses of a pipeline. Rates are the caller's: none is a constant here. */
 #ifndef TN_PLAN_ESTIMATE_H
 #define TN_PLAN_ESTIMATE_H
 #include "plan/plan.h"
