@@ -63,7 +63,7 @@ START_TEST(texts_are_split_as_gpt2_does)
         {"e\xCC\x81" "a \xCC\x81" "b", "e|\xCC\x81|a| \xCC\x81|b"},                      /* a combining mark */
         {"tail   ", "tail|   "},
         {"  two  three   x\t\ty \n z\n\n", " | two| | three|  | x|\t|\t|y| \n| z|\n\n"},
-        {"m\xE1\xA0\x8En", "m|\xE1\xA0\x8E|n"},                                          /* U+180E is no blank */
+        {"m \xE1\xA0\x8En", "m| \xE1\xA0\x8E|n"},                                        /* U+180E is no blank */
         {"na\xC3\xAFve caf\xC3\xA9 \xE2\x80\x93 \xE2\x80\x9Cq\xE2\x80\x9D\xE2\x80\xA6",
          "na\xC3\xAFve| caf\xC3\xA9| \xE2\x80\x93| \xE2\x80\x9C|q|\xE2\x80\x9D\xE2\x80\xA6"},
         {"\xE4\xB8\xAD\xE6\x96\x87 \xE5\xAD\x97", "\xE4\xB8\xAD\xE6\x96\x87| \xE5\xAD\x97"},
