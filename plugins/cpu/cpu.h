@@ -59,6 +59,7 @@ int tn_operand_rows(const struct tn_operand *o, uint32_t tail, int64_t *stride);
 #define TN_CPU_E_CUBE (TN_E_SELECT + 1)          /* operations of our own, of one operand */
 #define TN_CPU_E_GELU (TN_E_SELECT + 2)
 #define TN_CPU_E_DGELU (TN_E_SELECT + 3)         /* its derivative */
+#define TN_CPU_E_SIGMOID (TN_E_SELECT + 4)
 static inline uint32_t tn_cpu_operands(uint32_t op)
 {
     return op <= TN_E_UNIFORM ? 0 : op < TN_E_ADD || op > TN_E_SELECT ? 1 : op == TN_E_SELECT ? 3 : 2;

@@ -1,8 +1,9 @@
 /* idiom.c - what element-wise programs often say in many instructions and can be done in one.
  *
  * gelu and its derivative, as the graph writes them: products with 1 + erf(x/√2) and exp(-x²/2) in some order. A
- * product is compared as a constant times factors, so that the order does not matter. What a found idiom made
- * useless is left out. */
+ * product is compared as a constant times factors, so that the order does not matter. And what is divided by 1 + exp(-x)
+ * (silu, its derivative): one division makes the sigmoid, products the rest. What a found idiom made useless is left
+ * out. */
 #include <math.h>
 #include "cpu.h"
 
@@ -141,6 +142,43 @@ static void find_derivative(struct code *c, uint16_t r, uint32_t n)
     }
 }
 
+/* x where r is 1 + exp(-x). */
+static uint16_t of_logistic(const struct code *c, uint16_t r)
+{
+    const struct tn_instr *i = &c->instr[r];
+    struct product p;
+    uint16_t one = i->a, power = i->b;
+
+    if (i->op != TN_E_ADD)
+        return NOWHERE;
+    if (c->instr[power].op != TN_E_EXP)
+        one = i->b, power = i->a;
+    if (c->instr[power].op != TN_E_EXP || c->instr[one].op != TN_E_CONST || c->constant[c->instr[one].a] != 1 ||
+        !product_of(c, c->instr[power].a, &p) || p.n != 1 || p.constant != -1)
+        return NOWHERE;
+    return p.factor[0];
+}
+
+/* r is 1 + exp(-x), and all that anybody does with it is to divide by it. */
+static void find_sigmoid(struct code *c, uint16_t r, uint32_t n)
+{
+    uint16_t x = of_logistic(c, r);
+    uint32_t divides = 0, readers = 0;
+
+    if (x == NOWHERE || c->is_result[r])
+        return;
+    for (uint32_t i = r + 1u; i < n; i++) {
+        readers += reads(&c->instr[i], r);
+        divides += c->instr[i].op == TN_E_DIV && c->instr[i].b == r && c->instr[i].a != r;
+    }
+    if (readers != divides)
+        return;
+    c->instr[r] = (struct tn_instr){.op = TN_CPU_E_SIGMOID, .a = x};
+    for (uint32_t i = r + 1u; i < n; i++)
+        if (c->instr[i].op == TN_E_DIV && c->instr[i].b == r)
+            c->instr[i].op = TN_E_MUL;
+}
+
 /* Leaves out what no result needs; where the others went is in `moved`. */
 static uint32_t sweep(struct code *c, uint32_t n, uint16_t *moved)
 {
@@ -174,6 +212,7 @@ uint32_t tn_cpu_idioms(const struct tn_program *e, struct tn_instr *instr, uint1
     for (uint32_t i = n; i-- > 0;) {
         find_derivative(&c, (uint16_t)i, n);
         find_gelu(&c, (uint16_t)i);
+        find_sigmoid(&c, (uint16_t)i, n);
     }
     n = sweep(&c, n, moved);
     for (uint32_t i = 0; i < e->n_result; i++)

@@ -9,7 +9,7 @@
 #include "cpu.h"
 #include "gelu.h"
 #include "half.h"
-#include "vmath.h"
+#include "vexp.h"
 
 #define POOL 6144 /* floats on the stack for all slots: 24 KiB, less than a first-level cache */
 #define BLOCK 512
@@ -244,6 +244,7 @@ static void run_step(uint16_t op, const float *a, const float *b, const float *c
     case TN_CPU_E_CUBE: EACH(x * x * x);
     case TN_CPU_E_GELU: each_vector(tn_gelu, a, y, n); break;
     case TN_CPU_E_DGELU: each_vector(tn_gelu_derivative, a, y, n); break;
+    case TN_CPU_E_SIGMOID: each_vector(tn_sigmoid, a, y, n); break;
     default: break;
     }
 }

@@ -29,6 +29,12 @@ static inline tn_vec tn_exp_vec(tn_vec x)
     return y * (tn_vec)((half + 127u) << 23) * (tn_vec)((e - half + 127u) << 23);
 }
 
+/* 1/(1 + exp(-x)), to 2 ulp. */
+static inline tn_vec tn_sigmoid(tn_vec x)
+{
+    return tn_splat(1) / (tn_splat(1) + tn_exp_vec(-x));
+}
+
 static inline float tn_lanes_sum(tn_vec x)
 {
 #if defined(__AVX512F__)

@@ -163,6 +163,23 @@ START_TEST(gelu_as_it_says)
 }
 END_TEST
 
+static double exact_sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Its gradients are differences of it to 0 and to 1, so absolute near 1 and relative near 0 matters alike: 2 ulp. */
+START_TEST(sigmoid_as_it_says)
+{
+    check_vectors("sigmoid", tn_sigmoid, exact_sigmoid, 1.2e-7, 0);
+    for (float x = -86; x < 90; x += 0.0137f) {
+        double want = exact_sigmoid((double)x);
+
+        ck_assert_msg(fabs((double)tn_sigmoid(tn_splat(x))[0] - want) <= 2.4e-7 * want, "sigmoid(%a)", (double)x);
+    }
+}
+END_TEST
+
 START_TEST(special_values)
 {
     ck_assert(tn_exp(INFINITY) == INFINITY && tn_exp(-INFINITY) == 0 && isnan(tn_exp(NAN)));
@@ -254,6 +271,7 @@ int main(void)
     tcase_add_test(tests, tanh_within_two_ulp);
     tcase_add_test(tests, erf_within_two_ulp);
     tcase_add_test(tests, gelu_as_it_says);
+    tcase_add_test(tests, sigmoid_as_it_says);
     tcase_add_test(tests, special_values);
     tcase_add_test(tests, every_fp16);
     tcase_add_test(tests, every_bf16);

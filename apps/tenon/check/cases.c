@@ -19,6 +19,10 @@
     "t0 = erf(0.7071067811865476*b); "                                                                     \
     "r0 = a*(0.5*(1 + t0) + b*exp(-0.5*b*b)*0.3989422804014327); r1 = 0.5*b*(1 + t0)"
 #define SILU "a/(1 + exp(-a))"
+/* the gradients of silu(a)*b, c being that of the result */
+#define DSILU_GATE "t0 = c*b; t1 = 1 + exp(-a); t0/t1 + t0*(a/t1*(1 - 1/t1))"
+#define DSILU_ALL                                                                                          \
+    "t0 = c*b; t1 = 1 + exp(-a); t2 = a/t1; r0 = t0/t1 + t0*(t2*(1 - 1/t1)); r1 = c*t2; r2 = t2*b"
 #define ADAMW                                                                                              \
     "t0 = 0.9*c + 0.1*b; t1 = 0.95*d + 0.05*b*b; "                                                         \
     "r0 = a - u0*(t0/(1 + u1)/(sqrt(t1/(1 + u2)) + 1e-8) + 0.1*a); r1 = t0; r2 = t1"
@@ -107,6 +111,8 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b3 t7 c17 o5", "btc oc bt -", "bto", NULL, "a*b/(2 + c)"),
     C("einsum", "b3 t43 c130 o97", "btc oc", "bto bto", NULL, "r0 = a; r1 = a*a", .accumulate = 2),
     C("einsum", "b3 t43 c130 o97", "btc oc bto", "bto", NULL, SILU "*b"),
+    C("einsum", "b3 t43 c130 o97", "btc oc bto bto", "bto bto", NULL,
+      "t0 = a*c; t1 = 1 + exp(-b); r0 = t0/t1 + t0*(b/t1*(1 - 1/t1)); r1 = a*(b/t1)"),
     C("einsum", "b3 t7 c17 o5", "btc! oc o", "bto", NULL, "max(a + b, 0)"),
     C("einsum", "b4 t150 c9 o1400", "btc oc o bto", "bto", NULL, "a + b + c"),
     C("einsum", "b4 t150 c9 o1400", "btc oc", "bto bto", NULL, "r0 = a; r1 = a*a"),
@@ -234,6 +240,10 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("expr", "b70 c101", "bc bc", "bc", NULL, DGELU_TANH),
     C("expr", "b70 c101", "bc bc", "bc=b", NULL, DGELU_ERF),
     C("expr", "b70 c101", "bc bc", "bc", NULL, SILU "*b"),
+    C("expr", "b70 c101", "bc bc bc", "bc", NULL, DSILU_GATE),
+    C("expr", "b6 c104", "bc bc bc", "bc=c bc bc", NULL, DSILU_ALL),
+    C("expr", "b6 c33", "bc", "bc bc", NULL, "t0 = 1 + exp(-a); r0 = 1/t0; r1 = t0"),
+    C("expr", "b33 c37", "bc%", "bc", NULL, "1/(1 + exp(-a))"),
     C("expr", "b70 c101", "bc>", "bc", NULL, "log(a) + sqrt(a) + a^1.5"),
     C("expr", "b70 c101", "bc bc", "bc", NULL, "select(ge(a, b), min(a, 0.5), max(b, -0.5))"),
     C("expr", "b70 c101", "bc", "bc", NULL, "exp(a*20)"),
