@@ -158,6 +158,7 @@ struct tn_graph {
     double (*option)(void *ctx, const char *key);                   /* of the pass that runs */
     const char *(*option_text)(void *ctx, const char *key);         /* NULL while it is unset */
     void *option_ctx;
+    const struct tn_value *updated;              /* may be assigned to although it is no storage: an optimizer's w; or NULL */
     tn_status status;
     char *error;
 };

@@ -3,7 +3,7 @@
 
 static void assign_shape(struct tn_node *n)
 {
-    if (n->in[0]->kind != TN_VALUE_PARAM && n->in[0]->kind != TN_VALUE_STATE)
+    if (n->in[0]->kind != TN_VALUE_PARAM && n->in[0]->kind != TN_VALUE_STATE && n->in[0] != n->graph->updated)
         tn_graph_fail(n->graph, TN_ERR, "assign: %%%u %s is neither a parameter nor a state", n->in[0]->id, n->in[0]->name);
     op_sizes_agree(n);
 }

@@ -183,6 +183,69 @@ static void store_later(struct tn_graph *g, struct updated *u, struct tn_value *
     u->bytes += bytes;
 }
 
+/* --- an optimizer that makes its nodes itself */
+
+struct building {
+    struct tn_graph *g;
+    const struct tn_param *param;
+    const struct tn_finish *f;
+    uint32_t asked;                              /* for the group's factor */
+};
+
+static double build_option(void *ctx, const char *key)
+{
+    struct building *b = ctx;
+
+    if (!strcmp(key, "lr_scale")) {
+        b->asked = 1;
+        return b->param->lr_scale;
+    }
+    for (uint32_t i = 0; i < b->f->n_option; i++)
+        if (!strcmp(b->f->option[i].key, key))
+            return !b->param->decay && !strcmp(key, "weight_decay") ? 0 : b->f->value[i];
+    tn_graph_fail(b->g, TN_ERR, "the optimizer asks for an option %s, which is none of its own", key);
+    return 0;
+}
+
+/* What was assigned to w, and the node goes where w is only a part or a chunk of the parameter: that is stored as any other. */
+static struct tn_value *take_assigned(struct tn_graph *g, struct tn_value *w, const struct tn_param *p)
+{
+    for (uint32_t i = 0; i < w->n_user; i++) {
+        struct tn_node *n = w->user[i];
+        struct tn_value *now = n->n_in > 1 ? n->in[1] : NULL;
+
+        if (!tn_is(tn_op(n), "assign") || n->in[0] != w)
+            continue;
+        if (w != p->value)
+            tn_remove(n);
+        return now;
+    }
+    tn_graph_fail(g, TN_ERR, "the optimizer assigns nothing to %s", p->value->name);
+    return NULL;
+}
+
+static void build(struct tn_graph *g, struct tn_param *p, const struct tn_finish *f, struct tn_value *clip, struct tn_value *const *in,
+                  struct updated *u)
+{
+    struct building b = {g, p, f, 0};
+    struct tn_value *grad = unscaled(g, p->grad), *now;
+
+    if (clip)
+        grad = tn_expr(g, "a*b", TN_IN(grad, clip));
+    g->option = build_option, g->option_ctx = &b, g->updated = in[0];
+    f->build(g, in[0], grad, in + 2);
+    g->option = NULL, g->option_ctx = NULL, g->updated = NULL;
+    if (!g->status && !b.asked && p->lr_scale != 1)
+        tn_graph_fail(g, TN_ERR_CONFIG, "optimizer.lr_scale has a factor for %s, and this optimizer does not ask for one", p->value->name);
+    if (g->status || !(now = take_assigned(g, in[0], p)) || in[0] == p->value)
+        return;
+    tn_graph_settle(g);
+    if (memcmp(now->layout, p->value->layout, sizeof now->layout))
+        store_later(g, u, p->value, now);
+    else
+        assign(g, p->value, now);
+}
+
 static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finish *f, struct tn_value *clip, struct updated *u)
 {
     struct tn_value *in[12] = {NULL, p->grad}, *first;
@@ -195,9 +258,7 @@ static void update(struct tn_graph *g, struct tn_param *p, const struct tn_finis
     for (; f->slots && f->slots[n_slot].name && n_slot < 8; n_slot++)
         in[2 + n_slot] = tn_graph_state(g, p, f->slots[n_slot].name, f->slots[n_slot].dtype, p->grad);
     if (f->build) {
-        struct tn_value *grad = unscaled(g, p->grad);
-
-        f->build(g, in[0], clip ? tn_expr(g, "a*b", TN_IN(grad, clip)) : grad, in + 2);
+        build(g, p, f, clip, in, u);
         return;
     }
     in[2 + n_slot] = clip;

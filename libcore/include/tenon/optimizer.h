@@ -29,7 +29,11 @@ struct tn_optimizer {
      * NULL. Main thread, before the graph is finished. */
     void (*choose)(const double *value, const struct tn_slot **slots, const char **update);
     /* Makes the nodes itself, with the functions of pass.h, for what is not element-wise; NULL otherwise. slot: one value
-     * per slot. Main thread, once for each parameter; errors stick to g; all is borrowed for the call. */
+     * per slot. Main thread, once for each parameter; errors stick to g; all is borrowed for the call. w, grad (clipped)
+     * and slots are as the gradient lies: whole, cut or in chunks; a sum over all of one is tn_convert'ed to TN_R. Ends with
+     * an "assign" to w and to each slot that changes; the host stores what w becomes, wherever w is. tn_option gives
+     * the optimizer's options, weight_decay 0 where the parameter is exempt, and as "lr_scale" the factor of its group,
+     * which one that does not ask for it cannot have. lr and t are uniforms of its expressions. */
     void (*build)(struct tn_graph *g, struct tn_value *w, struct tn_value *grad, struct tn_value *const *slot);
 };
 #endif
