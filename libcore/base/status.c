@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/plain.h"
 #include "base/pool.h"
 
 struct record {
@@ -168,7 +169,7 @@ int tn_log_shows(uint32_t level)
     return level <= now;
 }
 
-/* Prefixes every line and writes all of them at once. */
+/* Prefixes every line and writes all of them at once: errors, too, come here to be shown. */
 static void host_log(uint32_t level, const char *text)
 {
     const char *prefix = level_prefix[level < LEVELS ? level : TN_LOG_DEBUG];
@@ -187,6 +188,7 @@ static void host_log(uint32_t level, const char *text)
         at += (size_t)sprintf(out + at, "%s%.*s\n", prefix, (int)n, text);
         text += n + (text[n] == '\n');
     }
+    tn_plain(out, 1);                            /* a part of it may be a plugin's, or a file's name */
     fflush(stdout);                              /* what was printed before comes before */
     for (size_t done = 0; done < at;) {
         ssize_t n = write(STDERR_FILENO, out + done, at - done);
