@@ -126,6 +126,15 @@ int tn_error_is_hushed(void)
     return last.hushed;
 }
 
+tn_status tn_status_of(const char *who, const char *function, tn_status status)
+{
+    if (status > 0)
+        return tn_error(TN_ERR, "%.300s: %s gives status %d, which it has not", who, function, (int)status);
+    if (status < 0 && !*tn_error_text())
+        return tn_error(status, "%.300s: %s failed with status %d and gives no reason", who, function, (int)status);
+    return status;
+}
+
 int tn_exit_code(tn_status status)
 {
     if (status >= 0)

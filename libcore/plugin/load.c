@@ -8,6 +8,7 @@
 #include "base/plain.h"
 #include "base/status.h"
 #include "plugin/blame.h"
+#include "plugin/border.h"
 #include "plugin/contents.h"
 #include "plugin/exports.h"
 #include "plugin/guard.h"
@@ -257,6 +258,7 @@ tn_status tn_plugin_open(const char *path, const struct tn_loaded **out)
     if (p->status < 0)
         return tn_error_long(p->status, p->why);
     tn_rules_watch(p);
+    tn_border_put(p);
     *out = p;
     return TN_OK;
 }
