@@ -46,7 +46,7 @@ void tn_plain(char *text, int newlines)
 {
     for (size_t n; *text; text += n ? n : 1)
         if (!(n = length(text, newlines)))
-            *text = *text == '\t' ? ' ' : '?';
+            *text = (unsigned char)*text < 32 ? ' ' : '?';
 }
 
 int tn_is_plain(const char *text, int newlines)

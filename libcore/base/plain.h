@@ -5,8 +5,8 @@
 #define TN_BASE_PLAIN_H
 #include <stddef.h>
 
-/* In place: what is no character to be seen becomes a question mark, a byte each: control characters (a tab a space),
- * those that turn the direction of text, and whatever is not UTF-8. A newline stays if asked. */
+/* In place, byte by byte: control characters become spaces; those of Unicode, what turns the direction of text and what
+ * is no UTF-8 become question marks. A newline stays if asked. */
 void tn_plain(char *text, int newlines);
 /* Would it change anything? */
 int tn_is_plain(const char *text, int newlines);

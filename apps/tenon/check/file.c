@@ -286,6 +286,7 @@ static void ends(struct check_run *r)
     fflush(NULL);
     pid = fork();
     if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         check_open(r);
         tn_plugins_close();
         exit(OWN);

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +27,7 @@ static void forget_launcher(void)
 
 _Noreturn static void become(const char *folder, char **argv, int out)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(out, STDOUT_FILENO), dup2(out, STDERR_FILENO);
     forget_launcher();
     unsetenv("HOME");                            /* plugins of the user's own have no part in it */
