@@ -69,12 +69,20 @@ static void say_much(void)
     tn_host->log(1, "a \033[31mred\xff\xc2\x9b" "5m line\nand another\rone");
 }
 
+/* As it ends the process: a failure shows what was printed last. */
+static void shout(void)
+{
+    if (write(2, "\xff\xfe \033[31mloud\n", 14) == 14)
+        exit(0);
+}
+
 static const struct {
     const char *name;
     void (*deed)(void);
 } deeds[] = {
     {"block", block_signals}, {"close", close_streams}, {"daemon", daemonize}, {"hang", pause_for_ever},
-    {"leave", leave_group},   {"limit", set_limit},     {"say", say_much},     {"timer", start_timer},
+    {"leave", leave_group},   {"limit", set_limit},     {"say", say_much},     {"shout", shout},
+    {"timer", start_timer},
 };
 
 static void act(void)
