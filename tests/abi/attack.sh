@@ -157,7 +157,10 @@ for signal in INT HUP KILL; do
     kill -$signal $!
     [ $signal = INT ] && kill -TERM $!           # a shell lets what it starts in the background ignore that one
     wait $! 2>/dev/null
-    for i in $(seq 60); do [ -z "$(ls place)" ] && break; sleep 0.05; done
+    for i in $(seq 100); do
+        [ -z "$(ls place; pgrep -f "^$TENON plugins check ./deed.so")" ] && break
+        sleep 0.05
+    done
     expect test -z "$(ls place)"
     expect test -z "$(pgrep -f "^$TENON plugins check ./deed.so")"
 done
