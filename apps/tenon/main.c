@@ -144,6 +144,7 @@ int main(int argc, char **argv)
 
     int code = dispatch(argc, argv), before = ferror(stdout);
 
+    tn_blame_end();
     tn_plugins_close();
 
     if ((fflush(stdout) || before) && !code)

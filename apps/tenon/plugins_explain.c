@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "base/plain.h"
 #include "base/status.h"
 #include "plugins.h"
 #include "ranks.h"
@@ -165,8 +166,10 @@ tn_status plugins_explain(struct tn_registry *r, struct tn_config *c, const stru
 
     if (f && fclose(f) && s == TN_OK)
         s = tn_error(TN_ERR_MEMORY, "no memory for a list of plugins");
-    if (s == TN_OK)
+    if (s == TN_OK) {
+        tn_plain(mine, 1);                       /* folders are called what somebody calls them */
         s = ranks_launched(c, &launched);
+    }
     if (s == TN_OK && launched)
         s = explain_world(r, c, mine);
     else if (s == TN_OK)

@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/plain.h"
 #include "base/pool.h"
 
 struct record {
@@ -125,6 +126,15 @@ int tn_error_is_hushed(void)
     return last.hushed;
 }
 
+tn_status tn_status_of(const char *who, const char *function, tn_status status)
+{
+    if (status > 0)
+        return tn_error(TN_ERR, "%.300s: %s gives status %d, which it has not", who, function, (int)status);
+    if (status < 0 && !*tn_error_text())
+        return tn_error(status, "%.300s: %s failed with status %d and gives no reason", who, function, (int)status);
+    return status;
+}
+
 int tn_exit_code(tn_status status)
 {
     if (status >= 0)
@@ -168,7 +178,7 @@ int tn_log_shows(uint32_t level)
     return level <= now;
 }
 
-/* Prefixes every line and writes all of them at once. */
+/* Prefixes every line and writes all of them at once: errors, too, come here to be shown. */
 static void host_log(uint32_t level, const char *text)
 {
     const char *prefix = level_prefix[level < LEVELS ? level : TN_LOG_DEBUG];
@@ -187,6 +197,7 @@ static void host_log(uint32_t level, const char *text)
         at += (size_t)sprintf(out + at, "%s%.*s\n", prefix, (int)n, text);
         text += n + (text[n] == '\n');
     }
+    tn_plain(out, 1);                            /* a part of it may be a plugin's, or a file's name */
     fflush(stdout);                              /* what was printed before comes before */
     for (size_t done = 0; done < at;) {
         ssize_t n = write(STDERR_FILENO, out + done, at - done);

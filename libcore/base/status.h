@@ -26,6 +26,10 @@ int tn_error_is_hushed(void);
 tn_status tn_error_long_at(const char *file, int32_t line, tn_status code, const char *text);
 #define tn_error_long(code, text) tn_error_long_at(__FILE__, __LINE__, code, text)
 
+/* What a function of somebody else's returned, where 0 and errors are all there is: a positive status is an error, and
+ * an error without a sentence gets one. who: a file, a plugin. */
+tn_status tn_status_of(const char *who, const char *function, tn_status status);
+
 /* 0 for success, 2 where the user's words or files are to blame, 1 for every other failure. */
 int tn_exit_code(tn_status status);
 

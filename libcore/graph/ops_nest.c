@@ -133,7 +133,7 @@ static const struct tn_expr *expr_compile(struct tn_node *n)
                                             results ? results->as.names : NULL, results ? results->count : 0);
 
     if (!e)
-        tn_graph_fail(n->graph, TN_ERR, "expression \"%s\" (role %s, unit %s): %s", tn_node_text(n, "f"), n->role, n->unit, tn_error_text());
+        tn_graph_fail(n->graph, TN_ERR, "expression \"%.200s\" (role %s, unit %s): %s", tn_node_text(n, "f"), n->role, n->unit, tn_error_text());
     return e;
 }
 
@@ -175,7 +175,7 @@ static void expr_shape(struct tn_node *n)
     for (uint32_t i = 0; i < n->n_in && n->n_out; i++)
         for (uint32_t d = 0; d < n->in[i]->rank; d++)
             if (tn_value_find_dim(n->out[0], n->in[i]->dim[d]) < 0)
-                tn_graph_fail(n->graph, TN_ERR_SHAPE, "expression \"%s\": its result lacks dim %s of input %u", tn_node_text(n, "f"),
+                tn_graph_fail(n->graph, TN_ERR_SHAPE, "expression \"%.200s\": its result lacks dim %s of input %u", tn_node_text(n, "f"),
                               n->in[i]->dim[d], i);
 }
 

@@ -13,6 +13,7 @@
 
 /* An optimizer as finish needs it. Borrowed for the call. */
 struct tn_finish {
+    const char *name;                            /* of the optimizer, for sentences */
     const struct tn_option *option;              /* n_option of them; value[i] is the configured one */
     const double *value;
     uint32_t n_option;

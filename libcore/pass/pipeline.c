@@ -20,6 +20,16 @@ static tn_status done(const struct tn_pipeline *p, struct tn_graph *g, const cha
     return TN_OK;
 }
 
+/* What is wrong there is nearly always the optimizer's. */
+static tn_status finish(const struct tn_pipeline *p, struct tn_graph *g)
+{
+    tn_status s = tn_graph_finish(g, p->finish);
+
+    if (!s)
+        return done(p, g, "finish");
+    return p->finish->name ? tn_error_long(s, tn_text(g->arena, "optimizer %s: %s", p->finish->name, tn_error_text())) : s;
+}
+
 static tn_status run_one(const struct tn_pipeline *p, struct tn_graph *g, const struct tn_pass_entry *e, const char *part,
                          void (*f)(struct tn_graph *g, const char *axis))
 {
@@ -85,8 +95,8 @@ tn_status tn_pipeline_run(const struct tn_pipeline *p, struct tn_graph *g)
         s = done(p, g, "recompute");
     if (!s)
         s = train_passes(p, g, 1);
-    if (!s && !(s = tn_graph_finish(g, p->finish)))
-        s = done(p, g, "finish");
+    if (!s)
+        s = finish(p, g);
     for (uint32_t i = 0; i < p->n_pass && !s; i++)
         s = run_one(p, g, &p->pass[i], "schedule", p->pass[i].pass->schedule);
     return s;

@@ -3,10 +3,12 @@
  * A problem is borrowed for the call of prepare, so all of them are put together in one room. */
 #include "plan/planner.h"
 #include "base/arena.h"
+#include "base/status.h"
 
 #define ROOM_OPERANDS (TN_MAX_IN + TN_MAX_OUT)
 #define ROOM_LOOPS (2 * TN_MAX_RANK)
 #define ROOM_ATTRS 32
+#define MOST_WORKSPACE (UINT64_C(1) << 48)       /* bytes; sums of more would wrap */
 
 struct tn_problem_room {
     struct tn_problem problem;
@@ -174,17 +176,26 @@ tn_status tn_planner_ask(struct tn_planner *p, const struct tn_ask *a, struct tn
 {
     const struct tn_plan_kernels *k = &p->o->kernels[a->table];
     const char *op = a->op ? a->op : a->step->op->name;
+    char function[64];
     tn_status s;
 
     *out = (struct tn_kernel){.struct_size = sizeof *out};
     if (!claims(k->table, op))
         return TN_DECLINED;
     s = fill_problem(p, a);
-    if (!s)
-        s = k->table->prepare(&p->room->problem, out);
+    if (s)
+        return s;
+    tn_error_clear();
+    s = k->table->prepare(&p->room->problem, out);
+    if (s == TN_DECLINED)
+        return s;
     if (!s && !out->launch)
         return tn_error(TN_ERR, "kernel plugin %s prepared %s without a launch function", k->name, op);
-    return s;
+    if (!s && out->workspace > MOST_WORKSPACE)
+        return tn_error(TN_ERR_MEMORY, "kernel plugin %s wants %llu bytes of workspace for %s", k->name,
+                        (unsigned long long)out->workspace, op);
+    snprintf(function, sizeof function, "prepare of %.40s", op);
+    return tn_status_of(k->name, function, s);
 }
 
 /* As many of it may be under way as its stage has slots. */

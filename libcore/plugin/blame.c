@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,8 @@ static struct {
 } plugin[MOST_PLUGINS];
 static int n_plugin;
 static char stack[65536];
+static pid_t process;                            /* that this is for: not one that was forked since */
+static volatile sig_atomic_t over;
 
 static size_t put(char *text, size_t at, const char *more)
 {
@@ -63,34 +66,75 @@ static int owner(uintptr_t at)
     return -1;
 }
 
-static void say(int number, int who, uintptr_t at)
+/* who -1: nobody's code is on the stack, as where a plugin gave an address that is none. */
+static void say(const char *what, int who, uintptr_t at)
 {
     char text[700];
-    size_t n = put(text, 0, "tenon: "), k = 0;
+    size_t n = put(text, 0, "tenon: ");
 
-    while (k + 1 < SIGNALS && signals[k].number != number)
-        k++;
-    n = put(text, n, plugin[who].path);
-    n = put(text, n, ": crashed (");
-    n = put(text, n, signals[k].text);
-    n = put(text, n, ") at +0x");
-    n = put_hex(text, n, at - plugin[who].base);
-    n = put(text, n, " of it, or in what it called there\n");
+    if (who >= 0) {
+        n = put(text, n, plugin[who].path);
+        n = put(text, n, ": ");
+    }
+    n = put(text, n, what);
+    if (who >= 0) {
+        n = put(text, n, " at +0x");
+        n = put_hex(text, n, at - plugin[who].base);
+        n = put(text, n, " of it, or in what it called there\n");
+    } else
+        n = put(text, n, ", in the code of no plugin\n");
     if (write(STDERR_FILENO, text, n) < 0)
         return;
+}
+
+/* The innermost frame that is a plugin's. */
+static int find_owner(uintptr_t *at)
+{
+    void *frame[MOST_FRAMES];
+    int n = backtrace(frame, MOST_FRAMES), who = -1;
+
+    for (int i = 0; i < n && who < 0; i++)
+        *at = (uintptr_t)frame[i], who = owner(*at);
+    return who;
+}
+
+/* Looking for frames from an address that is none crashes in its turn. */
+static void on_second(int number)
+{
+    say("crashed (segmentation fault, SIGSEGV)", -1, 0);
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 /* The action is the default again (SA_RESETHAND): returning repeats the instruction, and abort raises once more. */
 static void on_signal(int number)
 {
-    void *frame[MOST_FRAMES];
-    int n = backtrace(frame, MOST_FRAMES), who = -1, i = 0;
+    uintptr_t at = 0;
+    char what[120] = "crashed (";
+    size_t k = 0;
+    int who;
 
-    while (i < n && (who = owner((uintptr_t)frame[i])) < 0)
-        i++;
-    if (who >= 0)
-        say(number, who, (uintptr_t)frame[i]);
+    signal(SIGSEGV, on_second);
+    who = n_plugin ? find_owner(&at) : -1;
+    signal(SIGSEGV, SIG_DFL);
+    while (k + 1 < SIGNALS && signals[k].number != number)
+        k++;
+    what[put(what, put(what, strlen(what), signals[k].text), ")")] = 0;
+    if (n_plugin)
+        say(what, who, at);
     raise(number);
+}
+
+/* A status that looks like success, from the middle of a run. Exits of our own have no plugin on the stack. */
+static void on_exit_called(void)
+{
+    uintptr_t at = 0;
+    int who;
+
+    if (over || getpid() != process || !n_plugin || (who = find_owner(&at)) < 0)
+        return;
+    say("called exit()", who, at);
+    _exit(1);
 }
 
 void tn_blame_begin(void)
@@ -98,10 +142,18 @@ void tn_blame_begin(void)
     struct sigaction a = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_ONSTACK | SA_NODEFER}, old;
     stack_t own = {.ss_sp = stack, .ss_size = sizeof stack};
 
+    process = getpid();
+    atexit(on_exit_called);
+    at_quick_exit(on_exit_called);
     sigaltstack(&own, NULL);
     for (size_t i = 0; i < SIGNALS; i++)
         if (!sigaction(signals[i].number, NULL, &old) && old.sa_handler == SIG_DFL)
             sigaction(signals[i].number, &a, NULL);
+}
+
+void tn_blame_end(void)
+{
+    over = 1;
 }
 
 static int note_range(struct dl_phdr_info *info, size_t size, void *arg)

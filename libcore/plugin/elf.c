@@ -1,6 +1,6 @@
 /* elf.c - the check before dlopen: see elf.h.
  *
- * Order of the questions: a regular file that others cannot write; whole; a shared object for this machine;
+ * Order of the questions: a path that can be shown; a regular file that others cannot write; whole; a shared object for this machine;
  * with a Tenon note; of a level and CPU that fit; without a second OpenMP runtime. The first "no" is the
  * sentence. Everything is read at most once and in bounded pieces. */
 #include "plugin/elf.h"
@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/plain.h"
 
 #if defined __x86_64__
 #define MACHINE EM_X86_64
@@ -54,6 +56,7 @@ __attribute__((format(printf, 3, 4))) static tn_status refuse(const struct reade
     va_start(ap, fmt);
     vsnprintf(r->why + k, TN_WHY_SIZE - (size_t)k, fmt, ap);
     va_end(ap);
+    tn_plain(r->why, 0);
     return code;
 }
 
@@ -84,6 +87,8 @@ static tn_status open_file(struct reader *r)
 {
     struct stat st;
 
+    if (!tn_is_plain(r->path, 0))
+        return refuse(r, TN_ERR_INPUT, "has characters in its path that cannot be shown, so it is not loaded");
     /* O_NONBLOCK: a fifo with a plugin's name must not hold us */
     r->fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (r->fd < 0)
@@ -168,15 +173,6 @@ static int is_name(const char *s)
     return *s && !s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789_.-")];
 }
 
-/* What a terminal might obey is made a question mark. */
-static void make_printable(char *s, size_t room)
-{
-    s[room - 1] = 0;
-    for (; *s; s++)
-        if ((unsigned char)*s < 32 || (unsigned char)*s > 126)
-            *s = '?';
-}
-
 static tn_status take_note(const struct reader *r, const unsigned char *desc, uint32_t bytes)
 {
     struct tn_note *n = &r->card->note;
@@ -184,9 +180,9 @@ static tn_status take_note(const struct reader *r, const unsigned char *desc, ui
 
     memset(n, 0, sizeof *n);
     memcpy(n, desc, known);
-    make_printable(n->name, sizeof n->name);
-    make_printable(n->version, sizeof n->version);
-    make_printable(n->provides, sizeof n->provides);
+    tn_plain_field(n->name, sizeof n->name);
+    tn_plain_field(n->version, sizeof n->version);
+    tn_plain_field(n->provides, sizeof n->provides);
     if (n->note_size != bytes || bytes < offsetof(struct tn_note, provides))
         return refuse(r, TN_ERR_INPUT, "has a damaged Tenon note: %u bytes that claim to be %u", bytes,
                       n->note_size);
@@ -317,7 +313,7 @@ static tn_status check_needed(struct reader *r)
         uint64_t at = strings + d.d_un.d_val, left = r->size - at;
         if ((s = fetch(r, at, name, left < sizeof name - 1 ? left : sizeof name - 1)) < 0)
             return s;
-        make_printable(name, sizeof name);
+        tn_plain_field(name, sizeof name);
         if (is_other_openmp(name))
             return refuse(
                 r, TN_ERR_INPUT,

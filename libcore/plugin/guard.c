@@ -1,4 +1,5 @@
-/* guard.c - signal handlers, an exit handler and an alarm around plugin code: see guard.h.
+/* guard.c - signal handlers, an exit handler and an alarm around plugin code, and a look at the process after it: see
+ * guard.h.
  *
  * All text is made before; the handlers only copy and write. They run on a stack of their own, since what
  * crashes may have used up the other. */
@@ -10,6 +11,9 @@
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include "base/status.h"
+#include "plugin/process.h"
 
 static const struct {
     int number;
@@ -30,6 +34,7 @@ static char stack[65536];
 static struct sigaction old_action[SIGNALS];
 static stack_t old_stack;
 static struct itimerval old_timer;
+static struct tn_process before;
 
 /* Async-signal-safe. Exit status 2: a file that the user named is to blame. */
 _Noreturn static void leave(const char *cause)
@@ -85,10 +90,23 @@ void tn_guard_begin(const char *path, const char *doing, unsigned seconds)
         return;
     snprintf(head, sizeof head, "tenon: %s ", path);
     snprintf(tail, sizeof tail, "%s\n", doing);
+    tn_process_note(&before);
     sigaltstack(&own, &old_stack);
     for (size_t i = 0; i < SIGNALS; i++)
         sigaction(signals[i].number, &a, &old_action[i]);
     set_alarm(seconds);
+}
+
+/* head and tail: "tenon: PATH " and "while it was loaded\n". */
+static void mend(void)
+{
+    char what[400];
+
+    if (tn_process_compare(&before, what, sizeof what)) {
+        tn_process_restore(&before);
+        tn_log(TN_LOG_WARNING, "%s%s %.*s; it was put back", head + strlen("tenon: "), what, (int)strcspn(tail, "\n"), tail);
+    }
+    tn_process_drop(&before);
 }
 
 void tn_guard_end(void)
@@ -100,6 +118,7 @@ void tn_guard_end(void)
     for (size_t i = 0; i < SIGNALS; i++)
         sigaction(signals[i].number, &old_action[i], NULL);
     sigaltstack(&old_stack, NULL);
+    mend();
 }
 
 void tn_guard_mute(void)

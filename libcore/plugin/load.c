@@ -5,8 +5,11 @@
 #include <link.h>
 #include <stdlib.h>
 
+#include "base/plain.h"
 #include "base/status.h"
 #include "plugin/blame.h"
+#include "plugin/border.h"
+#include "plugin/contents.h"
 #include "plugin/exports.h"
 #include "plugin/guard.h"
 #include "plugin/host.h"
@@ -24,6 +27,7 @@ __attribute__((format(printf, 2, 3))) static tn_status refuse(struct tn_loaded *
     va_start(ap, fmt);
     vsnprintf(p->why + k, sizeof p->why - (size_t)k, fmt, ap);
     va_end(ap);
+    tn_plain(p->why, 0);
     return TN_ERR_INPUT;
 }
 
@@ -93,7 +97,7 @@ static tn_status take_tables(struct tn_loaded *p)
             return refuse(p, "no memory for its tables");
         p->table[p->tables].type = type;
         p->table[p->tables++].table = ours;
-        if (tn_interface_take(type, theirs->table, ours, why) < 0)
+        if (tn_interface_take(type, theirs->table, ours, why) < 0 || tn_contents_check(type, ours, why) < 0)
             return refuse(p, "%s", why);
     }
     return TN_OK;
@@ -254,6 +258,7 @@ tn_status tn_plugin_open(const char *path, const struct tn_loaded **out)
     if (p->status < 0)
         return tn_error_long(p->status, p->why);
     tn_rules_watch(p);
+    tn_border_put(p);
     *out = p;
     return TN_OK;
 }
@@ -289,8 +294,11 @@ void tn_plugins_close(void)
     while (newest) {
         struct tn_loaded *p = newest;
         newest = p->next;
-        if (p->status >= 0 && p->plugin.stop)
+        if (p->status >= 0 && p->plugin.stop) {
+            tn_guard_begin(p->path, "while it was stopped", TN_GUARD_STOP_SECONDS);
             p->plugin.stop();
+            tn_guard_end();
+        }
         for (uint32_t i = 0; i < p->tables; i++)
             free(p->table[i].table);
         free(p->path);

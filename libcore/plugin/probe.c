@@ -1,7 +1,8 @@
 /* probe.c - the child, the pipe and the time limit: see probe.h.
  *
  * The child sends its struct tn_probe through the pipe and leaves by _exit; what came is believed only as far
- * as lengths and texts go, since the code that wrote it may be anything. */
+ * as lengths and texts go, since the code that wrote it may be anything. It is a group of processes, so that a signal
+ * to its group is not one to us, and what it has started ends with it. */
 #include "plugin/probe.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/plain.h"
 #include "base/pool.h"
 #include "base/status.h"
 #include "plugin/guard.h"
@@ -45,6 +47,22 @@ static void ask_one(const struct tn_interface_type *type, const void *table, str
     }
 }
 
+/* Lengths and texts that can be relied on, whoever wrote them. */
+static void tidy(struct tn_probe *p)
+{
+    tn_plain_field(p->why, sizeof p->why);
+    tn_plain_field(p->about, sizeof p->about);
+    if (p->status > 0)
+        p->status = TN_OK;
+    if (p->offers > TN_MAX_OFFERS)
+        p->offers = TN_MAX_OFFERS;
+    for (uint32_t i = 0; i < p->offers; i++) {
+        tn_plain_field(p->offer[i].id, sizeof p->offer[i].id);
+        tn_plain_field(p->offer[i].kinds, sizeof p->offer[i].kinds);
+        tn_plain_field(p->offer[i].why, sizeof p->offer[i].why);
+    }
+}
+
 void tn_plugin_ask(const struct tn_loaded *p, struct tn_probe *out)
 {
     memset(out, 0, sizeof *out);
@@ -53,6 +71,7 @@ void tn_plugin_ask(const struct tn_loaded *p, struct tn_probe *out)
     for (uint32_t i = 0; i < p->tables && i < TN_MAX_OFFERS; i++)
         ask_one(p->table[i].type, p->table[i].table, &out->offer[out->offers++]);
     tn_guard_end();
+    tidy(out);
 }
 
 /* --- the child */
@@ -75,6 +94,7 @@ _Noreturn static void child(const char *path, int out, struct tn_probe *probe)
     const struct rlimit none = {0, 0};
     const struct tn_loaded *p;
 
+    setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &none);
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
@@ -122,27 +142,24 @@ static int read_all(int fd, void *to, size_t bytes, int64_t until)
     return 1;
 }
 
-static void make_text(char *s, size_t room)
+/* The child's end, by itself or by us; *got is -1 if it had to be ended. What closed the pipe need not have ended. */
+static int reap(pid_t pid, int64_t until, int *got)
 {
-    s[room - 1] = 0;
-    for (; *s; s++)
-        if ((unsigned char)*s < 32 || *s == 127)
-            *s = ' ';
-}
+    siginfo_t how = {0};
+    int status = 0;
 
-static void tidy(struct tn_probe *p)
-{
-    make_text(p->why, sizeof p->why);
-    make_text(p->about, sizeof p->about);
-    if (p->status > 0)
-        p->status = TN_OK;
-    if (p->offers > TN_MAX_OFFERS)
-        p->offers = TN_MAX_OFFERS;
-    for (uint32_t i = 0; i < p->offers; i++) {
-        make_text(p->offer[i].id, sizeof p->offer[i].id);
-        make_text(p->offer[i].kinds, sizeof p->offer[i].kinds);
-        make_text(p->offer[i].why, sizeof p->offer[i].why);
+    while (!*got && !how.si_pid && (waitid(P_PID, (id_t)pid, &how, WEXITED | WNOHANG | WNOWAIT) == 0 || errno == EINTR)) {
+        if (!how.si_pid && now_ms() > until)
+            *got = -1;
+        else if (!how.si_pid)
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
     }
+    if (*got)
+        kill(pid, SIGKILL);                      /* it has answered, or never will; it may have left its group */
+    kill(-pid, SIGKILL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return status;
 }
 
 static void judge(const char *path, int got, int status, struct tn_probe *out)
@@ -171,7 +188,8 @@ static void judge(const char *path, int got, int status, struct tn_probe *out)
 
 tn_status tn_plugin_probe(const char *path, struct tn_probe *out)
 {
-    int fd[2], status = 0;
+    int64_t until = now_ms() + TN_PROBE_SECONDS * 1000;
+    int fd[2];
 
     memset(out, 0, sizeof *out);
     if (tn_pool_threads() > 1)
@@ -191,13 +209,11 @@ tn_status tn_plugin_probe(const char *path, struct tn_probe *out)
         close(fd[0]);
         child(path, fd[1], out);
     }
+    setpgid(pid, pid);                           /* both do it, so neither is too late */
     close(fd[1]);
-    int got = read_all(fd[0], out, sizeof *out, now_ms() + TN_PROBE_SECONDS * 1000);
+    int got = read_all(fd[0], out, sizeof *out, until);
     close(fd[0]);
-    if (got < 0)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = reap(pid, until, &got);
     judge(path, got, status, out);
     return TN_OK;
 }

@@ -9,6 +9,8 @@
 #include "base/status.h"
 #include "plugin/registry_own.h"
 
+#define MOST_PLACES 12u                          /* in one sentence */
+
 /* --- opening */
 static struct tn_registry *registry_new(void)
 {
@@ -89,11 +91,17 @@ const char *tn_registry_names(struct tn_registry *r, const char *id)
 
 const char *tn_registry_searched(struct tn_registry *r)
 {
+    const struct tn_place_searched *p = r->search.place;
     const char *text = NULL;
+    uint32_t n = 0;
 
-    for (const struct tn_place_searched *p = r->search.place; p; p = p->next)
+    for (; p && n < MOST_PLACES; p = p->next, n++)
         text = tn_text(r->arena, "%s%s%s%s%s%s", text ? text : "", text ? ", " : "", p->directory,
                        p->problem ? " (" : "", p->problem ? p->problem : "", p->problem ? ")" : "");
+    for (n = 0; p; p = p->next)
+        n++;
+    if (n)
+        text = tn_text(r->arena, "%s, and %u more, which tenon plugins --explain lists", text, n);
     return text ? text : "nowhere";
 }
 

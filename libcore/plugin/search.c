@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/plain.h"
 #include "base/status.h"
 
 #ifndef TN_PLUGINDIR
@@ -39,16 +40,15 @@ static int is_same_file(const struct tn_search *s, struct tn_candidate *c)
 static void add_file(struct tn_search *s, const char *path, const struct tn_place_searched *place)
 {
     struct tn_candidate *c = tn_alloc(s->arena, sizeof *c);
-    char why[TN_WHY_SIZE];
-    const char *slash;
+    char why[TN_WHY_SIZE], *own = tn_text(s->arena, "%s", path), *slash;
 
-    c->path = tn_text(s->arena, "%s", path);
-    slash = strrchr(c->path, '/');
-    c->file = slash ? slash + 1 : c->path;
-    c->place = place;
     c->status = tn_elf_check(path, &c->card, why);
     if (c->status < 0)
-        c->why = tn_text(s->arena, "%s", why);
+        c->why = tn_text(s->arena, "%s", why), tn_plain(own, 0);    /* from here on it is only shown */
+    c->path = own;
+    slash = strrchr(own, '/');
+    c->file = slash ? slash + 1 : own;
+    c->place = place;
     if (is_same_file(s, c))
         return;
     *s->end = c;
@@ -108,20 +108,27 @@ tn_status tn_search_add(struct tn_search *s, const char *directory, const char *
 /* --- the usual places */
 static tn_status add_list(struct tn_search *s, const char *list, const char *said_by, int absolute_only)
 {
+    const char *relative = NULL;
     tn_status first = TN_OK;
+    uint32_t more = 0;
 
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, ":");
         char *one = tn_text(s->arena, "%.*s", (int)n, p);
         if (n && absolute_only && *one != '/') {
             add_place(s, one, said_by)->problem = "not absolute, so it would depend on the working directory";
-            tn_log(TN_LOG_WARNING, "%s: %s is not an absolute path and is not searched", said_by, one);
+            more += relative != NULL;
+            relative = relative ? relative : one;
         } else if (n) {
             tn_status t = tn_search_add(s, one, said_by);
             first = first < 0 ? first : t;
         }
         p += n + (p[n] == ':');
     }
+    if (relative && more)
+        tn_log(TN_LOG_WARNING, "%s: %s and %u more are not absolute paths and are not searched", said_by, relative, more);
+    else if (relative)
+        tn_log(TN_LOG_WARNING, "%s: %s is not an absolute path and is not searched", said_by, relative);
     return first;
 }
 

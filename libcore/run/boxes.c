@@ -1,4 +1,5 @@
 /* boxes.c - see boxes.h. */
+#include "base/status.h"
 #include "run/boxes.h"
 #include <stdlib.h>
 #include "base/arena.h"
@@ -78,7 +79,7 @@ static tn_status ask(const struct tn_boxes *b, const struct tn_problem *p, struc
                 *out = (struct tn_kernel){.struct_size = sizeof *out};
                 s = b->kernels[i].table->prepare(p, out);
                 if (s != TN_DECLINED)
-                    return s;
+                    return tn_status_of(b->kernels[i].name, "prepare of copy", s);
             }
     return tn_error(TN_ERR, "no kernel plugin copies a box of %u dims for a collective", p->in->rank);
 }

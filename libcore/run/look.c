@@ -27,7 +27,7 @@ static tn_status walk_slowly(struct tn_run *run, uint32_t n_go,
         const struct segment *seg = run->go[t].segment;
         tn_go_bind(&run->go[t]);
         for (uint32_t i = 0; i < seg->n_call && !s; i++) {
-            s = seg->call[i].launch(seg->call[i].state, &seg->call[i].l);
+            s = tn_call_launch(run, &seg->call[i]);
             if (!s)
                 s = tn_run_sync(run);
             if (!s)
@@ -46,7 +46,7 @@ static tn_status task_timed(struct tn_run *run, const struct go *g, struct tn_ru
     tn_go_bind(g);
     for (uint32_t i = 0; i < g->segment->n_call && !s; i++) {
         const struct call *c = &g->segment->call[i];
-        s = c->launch(c->state, &c->l);
+        s = tn_call_launch(run, c);
         if (!times->row || s)
             continue;
         s = tn_run_sync(run);

@@ -54,7 +54,7 @@ static tn_status record(struct tn_run *run, struct record *r, const struct go *f
         return s;
     if (run->collectives)
         run->collectives->last = NULL;
-    walked = tn_run_walk(from, to);
+    walked = tn_run_walk(run, from, to);
     ended = run->capture->end(run->queue, &r->recording);
     r->capture = run->capture;
     if (walked && !ended) {                      /* what was recorded is not all */
@@ -84,12 +84,12 @@ tn_status tn_run_stretch(struct tn_run *run, uint32_t which, const struct go *fr
 
     if (!run->capture || !r->seen) {
         r->seen = 1;
-        return tn_run_walk(from, to);
+        return tn_run_walk(run, from, to);
     }
     if (!r->recording)
         s = try(run, r, from, to);
     if (s || !r->recording)
-        return s ? s : tn_run_walk(from, to);
+        return s ? s : tn_run_walk(run, from, to);
     count(run->collectives, r);
     return run->capture->replay(r->recording, run->queue);
 }

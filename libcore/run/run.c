@@ -1,4 +1,5 @@
 /* run.c - see run.h. */
+#include "base/status.h"
 #include "run/run.h"
 #include <stdlib.h>
 #include "base/arena.h"
@@ -254,6 +255,7 @@ tn_status tn_run_uniforms(struct tn_run *run)
 {
     const struct tn_plan *plan = run->plan;
 
+    tn_error_clear();                            /* of before: not what a launch will fail of */
     for (uint32_t i = 0; i < plan->n_uniform; i++) {
         void *to = run->uniform_host + plan->uniform[i].offset;
         if (plan->uniform[i].expr)
@@ -269,14 +271,34 @@ tn_status tn_run_uniforms(struct tn_run *run)
                : TN_OK;
 }
 
-tn_status tn_run_walk(const struct go *g, const struct go *end)
+static tn_status call_failed(const struct tn_run *run, const struct call *c, tn_status s)
+{
+    const struct tn_row *row = &run->plan->row[c->row];
+    const char *by = "the collective";
+    char function[64];
+
+    for (int i = 0; i < 2; i++)
+        if (row->kernel[i] >= 0 && run->plan->kernel[row->kernel[i]].kernel.state == c->state)
+            by = run->plan->kernel[row->kernel[i]].by;
+    snprintf(function, sizeof function, "launch of %.40s", row->op);
+    return tn_status_of(by, function, s);
+}
+
+tn_status tn_call_launch(const struct tn_run *run, const struct call *c)
+{
+    tn_status s = c->launch(c->state, &c->l);
+
+    return s ? call_failed(run, c, s) : TN_OK;
+}
+
+tn_status tn_run_walk(const struct tn_run *run, const struct go *g, const struct go *end)
 {
     for (; g < end; g++) {
         const struct call *c = g->segment->call, *last = c + g->segment->n_call;
 
         tn_go_bind(g);
         for (; c < last; c++) {
-            tn_status s = c->launch(c->state, &c->l);
+            tn_status s = tn_call_launch(run, c);
             if (s)
                 return s;
         }

@@ -12,6 +12,9 @@ struct call {                                    /* one launch, ready to go */
     uint32_t by_slot, once;                      /* a collective, which counts by slots; or has one, and is waited for elsewhere */
 };
 
+/* Launches it. What a kernel gives back but 0 is an error, and has a sentence. */
+tn_status tn_call_launch(const struct tn_run *run, const struct call *c);
+
 struct move {                                    /* a pointer that differs from task to task */
     void **pointer;
     char *base;
@@ -79,7 +82,7 @@ static inline void tn_go_bind(const struct go *g)
 }
 
 tn_status tn_run_uniforms(struct tn_run *run);
-tn_status tn_run_walk(const struct go *from, const struct go *end);
+tn_status tn_run_walk(const struct tn_run *run, const struct go *from, const struct go *end);
 tn_status tn_run_stretch(struct tn_run *run, uint32_t which, const struct go *from, const struct go *end);
 void tn_run_forget(struct tn_run *run);          /* what was recorded */
 

@@ -84,7 +84,7 @@ static tn_status launch(struct tn_run *run, const struct call *c, uint32_t task,
     if (kind == TN_SPAN_START)
         depart(t, c, task, begin);
     span = add(t, kind, c->row, task, begin);
-    s = c->launch(c->state, &c->l);
+    s = tn_call_launch(run, c);
     if (!s)
         s = tn_run_sync(run);
     t->span[span].end = now();

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include "base/pool.h"
 #include "base/status.h"
+#include "plugin/contents.h"
 #include "plugin/load.h"
 #include "train/model_config.h"
 
@@ -92,20 +93,22 @@ static tn_status find_optimizer(struct tn_engine *e, struct tn_config *c, const 
 static tn_status settle_optimizer(struct tn_engine *e, const struct tn_config *c, const struct tn_optimizer *o)
 {
     struct tn_finish *f = &e->finish;
-    char key[128];
+    char key[128], why[TN_WHY_SIZE];
 
-    *f = (struct tn_finish){.option = o->options, .value = e->option_value, .slots = o->slots, .update = o->update, .build = o->build,
+    *f = (struct tn_finish){.name = tn_config_text(c, "optimizer.name"), .option = o->options, .value = e->option_value, .slots = o->slots, .update = o->update, .build = o->build,
                             .clip = tn_config_float(c, "train.grad_clip")};
     for (; o->options && o->options[f->n_option].key; f->n_option++) {
         if (f->n_option == TN_FINISH_OPTIONS)
-            return tn_error(TN_ERR, "optimizer %s has more than %d options", tn_config_text(c, "optimizer.name"), TN_FINISH_OPTIONS);
+            return tn_error(TN_ERR, "optimizer %s has more than %d options", f->name, TN_FINISH_OPTIONS);
         snprintf(key, sizeof key, "optimizer.%s", o->options[f->n_option].key);
         e->option_value[f->n_option] = tn_config_float(c, key);
     }
     if (o->choose)
         o->choose(e->option_value, &f->slots, &f->update);
+    if (tn_contents_slots(f->slots, o->options, why) < 0)
+        return tn_error(TN_ERR, "optimizer %s: for these options, %s", f->name, why);
     if (!f->update && !f->build)
-        return tn_error(TN_ERR, "optimizer %s gives no update for these options", tn_config_text(c, "optimizer.name"));
+        return tn_error(TN_ERR, "optimizer %s gives no update for these options", f->name);
     return TN_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "world/world_own.h"
 
+#define NOBODY_GONE "no rank is gone"
 #define BEAT 30.0                       /* seconds from one heartbeat line to the next */
 #define LAST_RESORT 1.0                 /* seconds from the verdict to the end of the process */
 #define PATIENCE (TN_STORE_TRIAL + 0.3) /* seconds until the store itself is at fault */
@@ -173,7 +174,7 @@ static void compose(struct tn_world *w, const struct tn_report *list, uint32_t n
     if (i == 3 && n > 3 && is_at_fault(&list[3]))
         k = add(out, room, k, "; and more ranks");
     if (!i && (low = slowest(list, n))) {
-        k = add(out, room, k, "no rank is gone; furthest behind is %s, ",
+        k = add(out, room, k, NOBODY_GONE "; furthest behind is %s, ",
                 tn_world_name(w, low->rank, name, sizeof name));
         k = say_position(low, out, room, k);
     }
@@ -294,14 +295,29 @@ static void await_verdict(struct tn_world *w)
     abort_all(w);
 }
 
+/* Where no rank is at fault, what the communicator said here is all that there is of a reason. */
+static tn_status failed_here(struct tn_world *w, const char *said)
+{
+    struct tn_world_own *o = w->own;
+    char text[sizeof o->verdict + 600];
+    tn_status s = tn_world_failed(w);
+
+    if (!*said || !w->comm_name || !strstr(tn_error_text(), NOBODY_GONE))
+        return s;
+    snprintf(text, sizeof text, "%s; communicator %s: %s", o->verdict, w->comm_name, said);
+    return tn_error_long(s, text);
+}
+
 tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *collective, uint64_t sequence,
                         int64_t peer)
 {
     struct tn_world_own *o = w->own;
+    char said[400];
     struct tn_report r = {.rank = w->rank, .failed = 1, .peer = TN_NOBODY};
 
     if (!o->client)
         return tn_error_status() < 0 ? tn_error_status() : TN_ERR;
+    snprintf(said, sizeof said, "%s", tn_error_text());
     pthread_mutex_lock(&o->lock);
     if (phase)
         o->phase = phase;
@@ -312,7 +328,7 @@ tn_status tn_world_fail(struct tn_world *w, const char *phase, const char *colle
     if (!tn_world_has_failed(w))
         tn_store_accuse(o->client, &r); /* if the store is gone, that is the verdict */
     await_verdict(w);
-    return tn_world_failed(w);
+    return failed_here(w, said);
 }
 
 /* The caller's error stays the recorded one. */

@@ -4,6 +4,7 @@
 #include <tenon/comm.h>
 #include <tenon/optimizer.h>
 #include <tenon/pass.h>
+#include "base/plain.h"
 #include "base/status.h"
 #include "bench.h"
 #include "suite.h"
@@ -18,6 +19,22 @@ static void take_options(const struct tn_option *o)
         snprintf(to->key, sizeof to->key, "%s", o->key);
         snprintf(to->preset, sizeof to->preset, "%s", o->preset ? o->preset : "");
         to->low = o->low, to->high = o->high;
+    }
+}
+
+/* They end where they should and can be shown. */
+static void tidy(struct check_claims *c)
+{
+    c->claims = c->claims < CHECK_CLAIMS ? c->claims : CHECK_CLAIMS;
+    c->options = c->options < CHECK_OPTIONS ? c->options : CHECK_OPTIONS;
+    tn_plain_field(c->kind, sizeof c->kind);
+    tn_plain_field(c->kernels_kind, sizeof c->kernels_kind);
+    tn_plain_field(c->why, sizeof c->why);
+    for (uint32_t i = 0; i < c->claims; i++)
+        tn_plain_field(c->op[i], sizeof c->op[i]);
+    for (uint32_t i = 0; i < c->options; i++) {
+        tn_plain_field(c->option[i].key, sizeof c->option[i].key);
+        tn_plain_field(c->option[i].preset, sizeof c->option[i].preset);
     }
 }
 
@@ -53,7 +70,7 @@ static void ask(struct check_run *r)
     answer->loads = 1;
 }
 
-tn_status check_ask(struct check_subject *s)
+tn_status check_ask(struct check_subject *s, double seconds)
 {
     struct check_list l = {0};
     tn_status st;
@@ -61,9 +78,10 @@ tn_status check_ask(struct check_subject *s)
     answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (answer == MAP_FAILED)
         return tn_error(TN_ERR_MEMORY, "plugins check: no memory");
-    check_add(&l, ask, "", "ask")->limit = 20;
+    check_add(&l, ask, "", "ask")->limit = seconds > 0 && seconds < 20 ? seconds : 20;
     st = check_run_all(s, &l, 1, NULL);
     s->claims = *answer;
+    tidy(&s->claims);
     munmap(answer, sizeof *answer);
     free(l.test);
     return st;

@@ -1,5 +1,4 @@
 /* check.c - the whole of a check: find the file, ask it, list the tests, run them, report. */
-#include <ftw.h>
 #include <unistd.h>
 #include <errno.h>
 #include "base/near.h"
@@ -114,12 +113,6 @@ static void find_launcher(struct check_subject *s)
 
 /* --- all of it */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
 static void say_failure(const struct check_test *t)
 {
     if (t->result.state == CHECK_FAILED && isatty(STDERR_FILENO))
@@ -129,13 +122,9 @@ static void say_failure(const struct check_test *t)
 static tn_status run(const struct check_wish *w, struct check_subject *s, struct check_list *l, int *code)
 {
     const double begin = check_now();
-    tn_status st;
+    tn_status st = check_run_all(s, l, w->jobs ? w->jobs : tn_cpus(), say_failure);
 
-    snprintf(s->folder, sizeof s->folder, "/tmp/tenon-check-XXXXXX");
-    if (!mkdtemp(s->folder))
-        return tn_error(TN_ERR_IO, "plugins check: no folder in /tmp: %s", strerror(errno));
-    st = check_run_all(s, l, w->jobs ? w->jobs : tn_cpus(), say_failure);
-    nftw(s->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    check_keep_end(s);                           /* a document is read to its end: nobody else holds the pipe then */
     if (st >= 0 && w->json && !s->rank)
         st = check_print_json(stdout, s, l, check_now() - begin);
     else if (st >= 0 && (!s->rank || check_count(l, CHECK_FAILED)))
@@ -156,7 +145,9 @@ tn_status check_plugin(const struct check_wish *w, int *code)
         st = tn_error(TN_ERR_INPUT, "%s: %s", s.path, strerror(errno));
     snprintf(s.axis, sizeof s.axis, "%s", w->axis ? w->axis : "");
     if (st >= 0)
-        st = check_ask(&s);
+        st = check_keep_begin(&s);
+    if (st >= 0)
+        st = check_ask(&s, w->seconds);
     if (st >= 0)
         check_list_all(&l, &s), st = s.rank ? TN_OK : choose(&l, w->only);
     for (uint32_t i = 0; i < l.n && w->seconds > 0; i++)
@@ -165,6 +156,7 @@ tn_status check_plugin(const struct check_wish *w, int *code)
         check_print_list(stdout, &l);
     else if (st >= 0)
         st = run(w, &s, &l, code);
+    check_keep_end(&s);
     free(l.test);
     free((char *)(uintptr_t)s.path);
     return st;

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/plain.h"
 #include "base/status.h"
 #include "bench.h"
 #include "suite.h"
@@ -216,7 +217,7 @@ static void judge(struct job *j, int status, int late)
             snprintf(r->why, sizeof r->why, "was ended by signal %d (%s)", WTERMSIG(status),
                      strsignal(WTERMSIG(status)));
         else if (WEXITSTATUS(status) == TN_GUARD_EXITED)
-            snprintf(r->why, sizeof r->why, "called exit() while it was loaded");
+            snprintf(r->why, sizeof r->why, "called exit()");
         else
             snprintf(r->why, sizeof r->why, "left the process with status %d", WEXITSTATUS(status));
     }
@@ -224,6 +225,7 @@ static void judge(struct job *j, int status, int late)
     r->state = r->state > CHECK_SKIPPED ? CHECK_FAILED : r->state;
     if (r->state == CHECK_FAILED)
         add_printed(j, r->why, sizeof r->why);
+    tn_plain(r->why, 0);
     r->seconds = check_now() - j->begin;
 }
 
@@ -234,7 +236,7 @@ static int finish(struct job *j)
     int status = 0;
 
     if (late)
-        kill(-j->pid, SIGKILL);
+        kill(-j->pid, SIGKILL), kill(j->pid, SIGKILL);      /* it may have left its group */
     if (waitpid(j->pid, &status, late ? 0 : WNOHANG) != j->pid)
         return 0;
     kill(-j->pid, SIGKILL);                      /* what it left behind */

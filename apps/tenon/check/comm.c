@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -209,6 +210,7 @@ static void child(const char *plugin, const struct tn_comm_case *c, uint32_t ran
 {
     struct tn_rank r = {.rank = rank, .size = n};
 
+    prctl(PR_SET_PDEATHSIG, SIGKILL);            /* nobody is left behind by a kill */
     if (c->rank_fails == LAST_UNSTARTED && rank == n - 1)
         _exit(0);
     if (tn_comm_hosts)

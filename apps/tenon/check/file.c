@@ -5,15 +5,18 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fenv.h>
-#include <locale.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/status.h"
 #include "suite.h"
 #include "plugin/probe.h"
+#include "plugin/process.h"
 
 extern char **environ;
 
@@ -134,11 +137,13 @@ static void note(struct check_run *r)
 /* --- loading */
 
 struct process {
+    struct tn_process common;                    /* what the loader would put back */
     uint64_t environment;
-    char cwd[512], locale[64];
-    int rounding, tasks;
-    uint32_t denormals;                          /* is 1e-40 still a number? */
+    int tasks, said;                             /* said: what stands for stdout */
     struct sigaction action[32];
+    struct itimerval timer;
+    struct rlimit limit[RLIM_NLIMITS];
+    stack_t stack;                               /* of signal handlers */
 };
 
 static uint64_t sum_of(const char *s, uint64_t h)
@@ -164,41 +169,62 @@ static int count_tasks(void)
 
 static void look(struct process *p)
 {
-    volatile float tiny = 1e-30f;
-
-    memset(p, 0, sizeof *p);
-    for (char **e = environ; *e; e++)
+    for (char **e = environ; e && *e; e++)
         p->environment = sum_of(*e, p->environment);
-    if (!getcwd(p->cwd, sizeof p->cwd))
-        *p->cwd = 0;
-    snprintf(p->locale, sizeof p->locale, "%s", setlocale(LC_ALL, NULL));
-    p->rounding = fegetround();
     p->tasks = count_tasks();
-    p->denormals = tiny * 1e-10f > 0;
     for (int i = 1; i < 32; i++)
         sigaction(i, NULL, &p->action[i]);
+    getitimer(ITIMER_REAL, &p->timer);
+    for (int i = 0; i < (int)RLIM_NLIMITS; i++)
+        getrlimit(i, &p->limit[i]);
+    sigaltstack(NULL, &p->stack);
+}
+
+/* What it prints on stdout goes to a file from here on, and what it starts is ours to see, however often it forks. */
+static void look_first(struct process *p)
+{
+    memset(p, 0, sizeof *p);
+    p->said = memfd_create("stdout", MFD_CLOEXEC);
+    if (p->said >= 0)
+        dup2(p->said, STDOUT_FILENO);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    tn_process_note(&p->common);
+    look(p);
+}
+
+static int has_children(void)
+{
+    return waitpid(-1, NULL, WNOHANG) >= 0;
 }
 
 static void same_process(struct check_run *r, const struct process *a, const char *when)
 {
-    struct process b;
+    struct process b = {0};
+    char what[400];
 
+    if (tn_process_compare(&a->common, what, sizeof what)) {
+        tn_process_restore(&a->common);          /* it is to be told */
+        check_fail(r, "%s it %s", when, what);
+    }
+    fflush(stdout);
+    if (a->said >= 0 && lseek(a->said, 0, SEEK_END) > 0)
+        check_fail(r, "%s it wrote to stdout, which belongs to the program; what is to be said goes to the host's log", when);
     look(&b);
     if (a->environment != b.environment)
         check_fail(r, "%s it changed the environment", when);
-    if (strcmp(a->cwd, b.cwd))
-        check_fail(r, "%s it changed the working directory to %s", when, b.cwd);
-    if (strcmp(a->locale, b.locale))
-        check_fail(r, "%s it changed the locale to %s", when, b.locale);
-    if (a->rounding != b.rounding)
-        check_fail(r, "%s it changed the rounding of the processor", when);
-    if (a->denormals != b.denormals)
-        check_fail(r, "%s it made the processor flush denormals to zero; was it linked with -ffast-math?", when);
     if (b.tasks > a->tasks)
         check_fail(r, "%s it started %d threads; threads are the host's", when, b.tasks - a->tasks);
+    if (has_children())
+        check_fail(r, "%s it started another process", when);
     for (int i = 1; i < 32; i++)
         if (a->action[i].sa_handler != b.action[i].sa_handler)
             check_fail(r, "%s it took signal %d (%s)", when, i, strsignal(i));
+    if (a->timer.it_value.tv_sec != b.timer.it_value.tv_sec || a->timer.it_value.tv_usec != b.timer.it_value.tv_usec)
+        check_fail(r, "%s it set the process's timer", when);
+    if (memcmp(a->limit, b.limit, sizeof a->limit))
+        check_fail(r, "%s it changed the limits of the process", when);
+    if (a->stack.ss_sp != b.stack.ss_sp || (a->stack.ss_flags & SS_DISABLE) != (b.stack.ss_flags & SS_DISABLE))
+        check_fail(r, "%s it changed the stack that signals are handled on", when);
 }
 
 static void loads(struct check_run *r)
@@ -206,7 +232,7 @@ static void loads(struct check_run *r)
     const struct tn_loaded *p, *again;
     struct process before;
 
-    look(&before);
+    look_first(&before);
     p = check_open(r);
     same_process(r, &before, "as it was loaded,");
     check_must(r, tn_plugin_open(r->subject->path, &again) == TN_OK && again == p);
@@ -224,7 +250,7 @@ static void probes(struct check_run *r)
     struct tn_probe first, second;
     struct process before;
 
-    look(&before);
+    look_first(&before);
     tn_plugin_ask(p, &first);
     same_process(r, &before, "as it was asked,");
     tn_plugin_ask(p, &second);
@@ -245,6 +271,32 @@ static void stops(struct check_run *r)
 {
     check_open(r);
     tn_plugins_close();
+}
+
+/* What runs behind main (destructors, atexit) neither holds a process nor chooses its status. */
+static void ends(struct check_run *r)
+{
+    enum { OWN = 77 };
+    int status = 0;
+    pid_t pid;
+
+#ifdef __SANITIZE_ADDRESS__
+    check_skip(r, "the address sanitizer ends processes in its own way");
+#endif
+    fflush(NULL);
+    pid = fork();
+    if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        check_open(r);
+        tn_plugins_close();
+        exit(OWN);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        check_fail(r, "no process: %s", strerror(errno));
+    if (WIFSIGNALED(status))
+        check_fail(r, "as its process ended, it crashed: signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    if (WEXITSTATUS(status) != OWN)
+        check_fail(r, "its process was to end with status %d, and ended with %d", OWN, WEXITSTATUS(status));
 }
 
 /* A table is const: being asked changes nothing in it. */
@@ -273,8 +325,9 @@ void check_list_file(struct check_list *l, const struct check_subject *s)
     check_add(l, note, "the note: levels, version, interfaces, CPU", "file/note");
     check_add(l, exports, "exactly one symbol is visible", "file/exports");
     check_add(l, wants, "nothing is wanted of the host, nor what a plugin may not call", "file/wants");
-    check_add(l, loads, "loading leaves the process as it was: environment, signals, threads, rounding", "file/loads");
+    check_add(l, loads, "loading leaves the process as it was: environment, streams, signals, threads, rounding, ...", "file/loads");
     check_add(l, probes, "the probes have no side effects and agree with themselves", "file/probes");
     check_add(l, constant, "the tables stay as they are", "file/tables");
     check_add(l, stops, "it stops", "file/stops");
+    check_add(l, ends, "a process that has loaded it ends, with the status that was meant", "file/ends");
 }

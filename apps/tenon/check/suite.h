@@ -4,6 +4,7 @@
  *   ask.c          what it claims, asked in a child
  *   open.c         what a test loads
  *   child.c        a test in a process of its own: its start, its end, its time limit
+ *   keeper.c       what is left of a check that ended, and how it goes
  *   report.c       the table and the document
  *   file.c         the file: its export, its note, its dependencies, its start
  *   kernels.c      kernels against ref; conform.c, cases.c, bench.c, ... have the problems and their comparison
@@ -101,8 +102,8 @@ void check_list_bootstraps(struct check_list *l, const struct check_subject *s);
 void check_list_all(struct check_list *l, const struct check_subject *s);
 
 /* --- child.c */
-/* Asks the plugin in a child what it claims. */
-tn_status check_ask(struct check_subject *s);
+/* Asks the plugin in a child what it claims; seconds 0: as long as usual. */
+tn_status check_ask(struct check_subject *s, double seconds);
 /* Runs all tests of the list that are chosen, jobs at a time; says each one's end if told to. */
 tn_status check_run_all(const struct check_subject *s, struct check_list *l, uint32_t jobs,
                         void (*done)(const struct check_test *t));
@@ -130,6 +131,10 @@ int check_device(struct check_run *r, const char *kind, struct tn_bench_device *
 /* --- tenon.c: this program with these arguments, in the folder of the check. Returns its exit status; words: the last
  * thing it said. */
 int check_tenon(struct check_run *r, char **argv, char *words, size_t room);
+
+/* --- keeper.c: the folder of the check, and the end of what was started and let go of. An end too much is none. */
+tn_status check_keep_begin(struct check_subject *s);
+void check_keep_end(struct check_subject *s);
 
 /* --- report.c */
 void check_print(FILE *f, const struct check_subject *s, const struct check_list *l, double seconds);

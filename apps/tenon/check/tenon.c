@@ -2,10 +2,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "suite.h"
+
+#define OWN_PROGRAM "/proc/self/exe"
 
 /* No launcher's variables, or the ranks that it starts would take themselves for that launcher's. */
 static void forget_launcher(void)
@@ -23,13 +27,14 @@ static void forget_launcher(void)
 
 _Noreturn static void become(const char *folder, char **argv, int out)
 {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(out, STDOUT_FILENO), dup2(out, STDERR_FILENO);
     forget_launcher();
     unsetenv("HOME");                            /* plugins of the user's own have no part in it */
     setenv("TENON_LOG", "error", 1);
     if (chdir(folder))
         _exit(1);
-    execv("/proc/self/exe", argv);
+    execv(OWN_PROGRAM, argv);
     dprintf(STDERR_FILENO, "tenon: cannot be started again: %s\n", strerror(errno));
     _exit(1);
 }
@@ -53,6 +58,8 @@ int check_tenon(struct check_run *r, char **argv, char *words, size_t room)
     int fd[2], status = 0;
     pid_t pid;
 
+    if (access(OWN_PROGRAM, X_OK))
+        check_skip(r, "this program cannot be started again: %s: %s", OWN_PROGRAM, strerror(errno));
     fflush(NULL);
     if (pipe2(fd, O_CLOEXEC) || (pid = fork()) < 0)
         check_fail(r, "no process: %s", strerror(errno));
