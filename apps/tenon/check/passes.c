@@ -29,6 +29,8 @@ static const struct layout layouts[] = {
     {"recompute", "activations computed again", "optimizer.name=sgd optimizer.lr=0.1 train.recompute=yes train.micro_batch=2", 2, NULL},
     {"untied", "a head of its own", "optimizer.name=sgd optimizer.lr=0.1 model.tie_embeddings=no train.micro_batch=2", 2, NULL},
     {"no-bias", "no biases", "optimizer.name=sgd optimizer.lr=0.1 model.bias=no train.micro_batch=2", 2, NULL},
+    {"llama", "rotary positions and grouped queries", "optimizer.name=sgd optimizer.lr=0.1 model.arch=llama model.n_head=6 "
+     "model.n_embd=36 model.n_kv_head=3 model.n_inner=25 train.micro_batch=2", 2, NULL},
     {"with-dp", "with dp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "dp"},
     {"with-zero3", "with dp and zero = 3", "optimizer.name=adamw optimizer.lr=0.001 parallel.zero=3 train.micro_batch=2", 2, "dp"},
     {"with-tp", "with tp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "tp"},
