@@ -101,13 +101,13 @@ tn_status tn_run_compute_seen(struct tn_run *run, tn_status (*between)(void *ctx
     while (first < run->n_compute && run->plan->task[first].list != TN_LIST_BACKWARD)
         first++;
     if (!s)
-        s = tn_run_walk(run->go, run->go + first);
+        s = tn_run_walk(run, run->go, run->go + first);
     if (!s)
         s = tn_run_sync(run);
     if (!s)
         s = between(ctx);
     if (!s)
-        s = tn_run_walk(run->go + first, run->go + run->n_compute);
+        s = tn_run_walk(run, run->go + first, run->go + run->n_compute);
     return s ? s : tn_run_sync(run);
 }
 
