@@ -21,7 +21,7 @@
 
 static int on;
 static pthread_t main_thread;
-static _Thread_local int in_step, in_body, in_team;
+static _Thread_local int in_step, in_body, in_team, is_rank;
 
 /* Where the call came from: "FILE+0x1234", for addr2line. */
 static const char *place(const void *caller, char *out, size_t room)
@@ -51,7 +51,7 @@ __attribute__((format(printf, 2, 3))) _Noreturn static void broken(const void *c
 
 static int is_main(void)
 {
-    return pthread_equal(pthread_self(), main_thread);
+    return is_rank || pthread_equal(pthread_self(), main_thread);
 }
 
 static int may_compute(void)
@@ -426,6 +426,11 @@ void tn_rules_begin(void)
     tn_host_table.parallel = host_parallel;
     tn_host_table.team = host_team;
     tn_host_table.barrier = host_barrier;
+}
+
+void tn_rules_rank(void)
+{
+    is_rank = 1;
 }
 
 int tn_rules_hold(void)

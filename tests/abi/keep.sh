@@ -39,7 +39,7 @@ for name in sgd adamw ddp shard tp cp pp env; do
     keep $name "${files[@]}"
 done
 keep toykernels tests/abi/outside/toykernels.c
-keep isle tests/isle/{attention,kernel,nest,queue,sea,table}.c tests/isle/isle.h
+keep isle tests/isle/{attention,kernel,nest,plugin,queue,record,sea,table}.c tests/isle/isle.h
 keep post tests/abi/keep/post.c
 {
     echo "level $level, built by ${CC:-cc}: $(${CC:-cc} --version | head -n 1)"

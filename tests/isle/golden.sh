@@ -69,9 +69,11 @@ expect_rc 2
 expect_err 'parallel\.cp: a ring needs kernels for attention and attn_bwd.*parallel\.ring = no'
 expect_no_file ring.safetensors
 
-# The same device with kernels for attention: parts of a ring are computed while the next keys travel.
+# The same device with kernels for attention: parts of a ring are computed while the next keys travel. It records, too.
 on="plugins.path=$isle/reef.so backend.device=reef backend.threads=1"
-passes 1 bias
+passes 1 bias backend.capture=yes
+passes 1 odd backend.capture=yes
+passes 1 bias backend.capture=no
 passes 2 nobias parallel.cp=2
 passes 3 odd parallel.cp=3
 passes 2 llama_mha parallel.cp=2

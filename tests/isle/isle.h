@@ -6,7 +6,8 @@
  * thread of the queue's own, and as late as it may: when somebody waits for it (queue.c). Its kernels are the base
  * operations alone, in fp32 (kernel.c, nest.c, table.c); the core takes the others apart.
  *
- * With -DREEF the same sources make reef, which has attention too (attention.c): what a ring needs. */
+ * With -DREEF the same sources make reef, which has more than must be: attention (attention.c), which a ring needs, and
+ * recording (record.c). tests/abi/broken/stream.c is reef once more, with a communicator for its memory. */
 #ifndef ISLE_H
 #define ISLE_H
 #include <tenon/device.h>
@@ -34,8 +35,13 @@ struct isle_job {
     void (*run)(struct isle_job *job);           /* the queue's thread; must not free it */
 };
 void isle_put(struct tn_queue *q, struct isle_job *job);         /* takes job, made by malloc */
+void isle_go(struct tn_queue *q);                /* what is on it now is run, though nobody waits */
 extern const struct tn_device_api isle_device;
+/* From here on, what this thread puts on q goes to the list, in order, until it is called with NULL. Not run. */
+void isle_divert(struct tn_queue *q, struct isle_job **list);
+extern const struct tn_device_capture isle_capture;          /* record.c */
 
+extern const struct tn_kernels isle_kernels;
 /* kernel.c: what every kernel has. State and everything behind it are one block, made by malloc. */
 #define ISLE_OPERANDS TN_MAX_OPERANDS
 struct isle_call;

@@ -1,4 +1,4 @@
-/* kernel.c - the plugin: which operations, and a launch as a job.
+/* kernel.c - which operations, and a launch as a job.
  *
  * The base operations and no others, in fp32 (indices int32). A launch is told addresses of the device and
  * borrows the list of them: both are settled when it is put on the queue. */
@@ -96,12 +96,10 @@ static tn_status probe(uint32_t *score, char *why, uint64_t why_size)
     return TN_OK;
 }
 
-static const struct tn_kernels kernels = {
-    .struct_size = sizeof kernels,
+const struct tn_kernels isle_kernels = {
+    .struct_size = sizeof isle_kernels,
     .device = ISLE,
     .ops = ops,
     .probe = probe,
     .prepare = prepare,
 };
-
-TN_PLUGIN2(ISLE, "1.0", "a device with memory of its own, for tests", TN_DEVICE_ID, &isle_device, TN_KERNELS_ID, &kernels);

@@ -58,15 +58,38 @@ static void *serve(void *arg)
     return NULL;
 }
 
+/* What this thread puts on the queue goes to the end of a list instead. */
+static _Thread_local struct tn_queue *diverted;
+static _Thread_local struct isle_job **diverted_to;
+
+void isle_divert(struct tn_queue *q, struct isle_job **list)
+{
+    diverted = list ? q : NULL;
+    diverted_to = list;
+}
+
 void isle_put(struct tn_queue *q, struct isle_job *job)
 {
     job->next = NULL;
+    if (q == diverted) {
+        *diverted_to = job;
+        diverted_to = &job->next;
+        return;
+    }
     pthread_mutex_lock(&q->lock);
     *q->end = job;
     q->end = &job->next;
     q->n_put++;
     if (q->n_put - q->n_done >= MOST_WAITING)
         pthread_cond_signal(&q->work);
+    pthread_mutex_unlock(&q->lock);
+}
+
+void isle_go(struct tn_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->wanted = q->n_put;
+    pthread_cond_signal(&q->work);
     pthread_mutex_unlock(&q->lock);
 }
 
@@ -193,6 +216,8 @@ static tn_status sync_queue(struct tn_queue *q, double seconds)
     double whole = seconds < 1e9 ? seconds : 1e9;
     struct timespec t;
 
+    if (q == diverted)
+        return tn_error(TN_ERR, "isle: a queue that records is waited for");
     clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_sec += (time_t)whole;
     t.tv_nsec += (long)((whole - (double)(time_t)whole) * 1e9);
@@ -283,6 +308,8 @@ static tn_status copy(struct tn_queue *q, void *to, const void *from, uint64_t b
         return tn_error(TN_ERR, "isle: a copy of %llu bytes the way %u from %p, which is memory of the %s, to %p, of the %s",
                         (unsigned long long)bytes, way, from, isle_is_ours(from, bytes) ? "device" : "host", to,
                         isle_is_ours(to, bytes) ? "device" : "host");
+    if (way && q == diverted)
+        return tn_error(TN_ERR, "isle: a copy from or to the host is put on a queue that records");
     if (!(c = malloc(sizeof *c + (at_once ? bytes : 0))))
         return tn_error(TN_ERR_MEMORY, "isle: no memory for a copy of %llu bytes", (unsigned long long)bytes);
     c->job.run = run_copy, c->bytes = bytes;

@@ -55,6 +55,7 @@ static void ask(struct check_run *r)
         snprintf(answer->kernels_kind, sizeof answer->kernels_kind, "%s", k->device);
         for (const char *const *op = k->ops; *op && answer->claims < CHECK_CLAIMS; op++)
             snprintf(answer->op[answer->claims++], sizeof answer->op[0], "%s", *op);
+        answer->records = d && !strcmp(d->kind, k->device) ? tn_plugin_table(p, TN_DEVICE_CAPTURE_ID) != NULL : strcmp(k->device, "cpu") != 0;
     }
     if (tn_plugin_table(p, TN_PASS_ID)) {
         answer->is_pass = 1;
@@ -66,7 +67,7 @@ static void ask(struct check_run *r)
     }
     answer->is_bootstrap = tn_plugin_table(p, TN_BOOTSTRAP_ID) != NULL;
     if (tn_plugin_table(p, TN_COMM_ID))
-        answer->ranks = check_ranks(r, answer->why, sizeof answer->why);
+        check_ranks(r, answer);
     answer->loads = 1;
 }
 

@@ -48,6 +48,7 @@ struct tn_bench_device {
     struct tn_queue *queue;
     double seconds;                              /* limit of a launch */
     uint32_t dtypes, reserved0;                  /* bit 1 << TN_F32, ... */
+    const struct tn_device_capture *capture;     /* NULL: it records nothing */
 };
 void tn_bench_on(struct tn_bench *b, const struct tn_bench_device *d); /* borrowed; NULL: host memory, and no queue */
 /* Buffers begin at the beginning of a page behind one that may not be touched; else they end at the end of one. */
@@ -73,6 +74,8 @@ void tn_bench_once(struct tn_bench *b);           /* one launch, not two: for an
 int tn_bench_declines(const struct tn_bench *b, const struct tn_kernels *k);
 /* TN_OK, TN_DECLINED, or an error that tn_bench_error describes. */
 tn_status tn_bench_run(struct tn_bench *b, const struct tn_kernels *k);
+/* recorded.c: the same inside a recording, replayed with other numbers in the buffers; needs a device that records. */
+tn_status tn_bench_run_recorded(struct tn_bench *b, const struct tn_kernels *k);
 int tn_bench_extreme(const struct tn_bench *b);  /* are there operands with %? */
 uint32_t tn_bench_dtypes(const struct tn_bench *b);          /* bit 1 << TN_F32, ... of its operands */
 double tn_bench_result(const struct tn_bench *b, uint32_t output, int64_t element);

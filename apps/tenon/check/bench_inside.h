@@ -77,6 +77,13 @@ tn_status tn_remote_pull(struct tn_bench *b, const struct tn_guarded *work);
 void tn_remote_close(struct tn_bench *b);
 char *tn_remote_data(const struct tn_bench *b, uint32_t i);  /* of operand i, of the workspace, of the uniform */
 
+/* launch.c: everything poisoned, then what is there before a run. */
+void tn_bench_reset(struct tn_bench *b);
+/* With the description gone, which prepare only borrowed. to_end: waits for the device. */
+tn_status tn_bench_launch(struct tn_bench *b, const struct tn_kernel *k, const struct tn_guarded *work, int to_end);
+/* Takes the results and looks for what should not have been written; b->error says it. */
+tn_status tn_bench_inspect(struct tn_bench *b);
+
 /* bench.c: where element e of an operand lies */
 char *tn_bench_place(const struct tn_bench *b, uint32_t operand, int64_t e);
 #endif

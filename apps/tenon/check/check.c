@@ -91,12 +91,12 @@ static tn_status choose(struct check_list *l, const char *only)
 static void find_launcher(struct check_subject *s)
 {
     static const struct {
-        const char *rank, *size, *job;
+        const char *rank, *size, *job, *local, *local_size;
     } known[] = {
-        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
-        {"PMI_RANK", "PMI_SIZE", "PMI_JOBID"},
-        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID"},
-        {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+        {"PMI_RANK", "PMI_SIZE", "PMI_JOBID", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+        {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_JOB_ID", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
+        {"RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     };
 
     for (size_t i = 0; i < sizeof known / sizeof *known && !s->size; i++) {
@@ -105,6 +105,8 @@ static void find_launcher(struct check_subject *s)
         if (!rank || !size)
             continue;
         s->rank = (uint32_t)atoi(rank), s->size = (uint32_t)atoi(size);
+        s->local = getenv(known[i].local) ? (uint32_t)atoi(getenv(known[i].local)) : s->rank;
+        s->local_size = getenv(known[i].local_size) ? (uint32_t)atoi(getenv(known[i].local_size)) : 0;
         snprintf(s->job, sizeof s->job, "%.40s", job ? job : "job");
         for (char *c = s->job; *c; c++)
             *c = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ? *c : '-';

@@ -16,6 +16,8 @@
 
 static char folder[160], root[100] = "/tmp";
 int tn_comm_words;
+enum tn_comm_way tn_comm_way;
+const struct tn_comm_device *tn_comm_device;
 const struct tn_comm_hosts *tn_comm_hosts;
 
 double tn_comm_now(void)
@@ -189,7 +191,7 @@ const struct tn_plugin *tn_comm_load(struct tn_rank *r, const char *plugin)
 
     tn_bench_store(&store);
     p = tn_bench_plugin(plugin);
-    r->api = p ? tn_bench_interface(p, TN_COMM_ID) : NULL;
+    r->api = r->own = p ? tn_bench_interface(p, TN_COMM_ID) : NULL;
     if (!r->api)
         tn_comm_wrong(r, __LINE__, "the plugin %s has no %s", plugin, TN_COMM_ID);
     return p;
@@ -199,6 +201,8 @@ void tn_comm_case_run(struct tn_rank *r, const struct tn_comm_case *c)
 {
     r->limit = c->rank_fails == NOBODY ? 20 : 2;
     r->world = NULL;
+    if (tn_comm_device)
+        tn_comm_device->enter(r);
     if (c->rank_fails < UNOPENED)
         must(r, r->api->open(r->rank, r->size, r->limit, &r->world) == TN_OK);
     c->run(r);
@@ -216,7 +220,11 @@ static void child(const char *plugin, const struct tn_comm_case *c, uint32_t ran
     if (tn_comm_hosts)
         tn_comm_hosts->enter(rank);
     tn_comm_load(&r, plugin);
+    if (tn_comm_device)
+        tn_comm_device->open(&r, rank);
     tn_comm_case_run(&r, c);
+    if (tn_comm_device)
+        tn_comm_device->close(&r);
     exit(0);
 }
 
@@ -315,11 +323,16 @@ int tn_comm_run_threads(const char *plugin, const struct tn_comm_case *c, uint32
 
     tn_comm_load(&r, plugin);
     for (uint32_t i = 0; i < n; i++) {
-        one[i] = (struct one){.r = {.api = r.api, .rank = i, .size = n}, .c = c};
-        if (pthread_create(&one[i].thread, NULL, one_thread, &one[i]))
-            tn_bench_stop("no thread for rank %u", i);
+        one[i] = (struct one){.r = {.api = r.api, .own = r.own, .rank = i, .size = n}, .c = c};
+        if (tn_comm_device)
+            tn_comm_device->open(&one[i].r, i);
     }
     for (uint32_t i = 0; i < n; i++)
+        if (pthread_create(&one[i].thread, NULL, one_thread, &one[i]))
+            tn_bench_stop("no thread for rank %u", i);
+    for (uint32_t i = 0; i < n; i++)
         pthread_join(one[i].thread, NULL);
+    for (uint32_t i = 0; i < n && tn_comm_device; i++)
+        tn_comm_device->close(&one[i].r);
     return 0;
 }

@@ -6,14 +6,34 @@
 #ifndef TN_COMM_TEST_H
 #define TN_COMM_TEST_H
 #include <tenon/comm.h>
+#include <tenon/device.h>
 #include "bench.h"
 
 struct tn_rank {
-    const struct tn_comm_api *api;
+    const struct tn_comm_api *api;               /* what cases call: the plugin's, or comm_through.c's before it */
     struct tn_comm *world;
     uint32_t rank, size;
     double limit; /* seconds: of each wait, and of opening */
+    const struct tn_comm_api *own;               /* the plugin's */
+    /* Its device, where the communicator takes the memory of one. */
+    const struct tn_device_api *device_api;
+    const struct tn_device_capture *capture;
+    struct tn_device *device;
 };
+
+/* How a case's memory gets to the communicator; comm_through.c says what they are. */
+enum tn_comm_way { TN_COMM_HOST, TN_COMM_WAIT, TN_COMM_STREAM, TN_COMM_RECORD };
+extern enum tn_comm_way tn_comm_way;
+extern const struct tn_comm_api tn_comm_through;
+void tn_comm_through_as(const struct tn_rank *r);            /* whose calls those of this thread are */
+
+/* What every rank does of a device before it opens the world: comm_device.c. NULL: there is none. */
+struct tn_comm_device {
+    void (*open)(struct tn_rank *r, uint32_t local_rank);    /* main thread; a mistake ends the process */
+    void (*enter)(struct tn_rank *r);            /* before each case, in the rank's thread: r->api by the way */
+    void (*close)(struct tn_rank *r);
+};
+extern const struct tn_comm_device *tn_comm_device;
 
 #define NOBODY (-1)
 #define UNOPENED 98       /* the case opens the world itself, */
@@ -24,8 +44,11 @@ struct tn_comm_case {
     void (*run)(struct tn_rank *r);
     uint32_t least;     /* ranks that it needs */
     int32_t rank_fails; /* the rank that is killed or stopped by the case, or one of NOBODY, ... */
-    uint32_t quality;   /* 1: this is more than tenon/comm.h asks for */
+    uint32_t flags;     /* TN_COMM_QUALITY, ... */
 };
+#define TN_COMM_QUALITY 1u      /* more than tenon/comm.h asks for */
+#define TN_COMM_HOST_ONLY 2u    /* not by streams, which are the executor's thread's */
+#define TN_COMM_NOT_RECORDED 4u /* one transfer waits for another, which one recording after the other cannot */
 
 /* 1: sentences and times must be those of this project's own communicators (plugins/streams). 0: a sentence names the
  * rank, and a limit may be passed by a second. */
@@ -33,6 +56,7 @@ extern int tn_comm_words;
 
 extern const struct tn_comm_case tn_comm_values[];    /* what is right; end with a NULL name */
 extern const struct tn_comm_case tn_comm_failures[];  /* what goes wrong */
+extern const struct tn_comm_case tn_comm_streams[];   /* of streams: where there is a device */
 extern const struct tn_comm_case tn_comm_unlaunched[]; /* what needs mpirun, without it */
 extern const struct tn_comm_case tn_comm_two_hosts[]; /* between tn_hosts_up and tn_hosts_down */
 extern const struct tn_comm_case tn_comm_no_cable[];

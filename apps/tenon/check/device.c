@@ -438,6 +438,14 @@ static void capture(struct check_run *r)
         memset(want, turn ? 7 : 1, N);
         expect(&v, b, want, N, turn ? "the second replay" : "the first replay");
     }
+    fill_on(&v, v.q, a, 9, N);                   /* not waited for */
+    check_must(r, c->replay(made, v.q) >= 0);
+    fill_on(&v, v.q, a, 3, N);
+    settle(&v, v.q);
+    memset(want, 9, N);
+    expect(&v, b, want, N, "a replay between other work on the queue: what it copied");
+    memset(want, 3, N);
+    expect(&v, a, want, N, "a replay between other work on the queue: what came behind it");
     c->close(made);
     c->close(NULL);
 }

@@ -1,4 +1,5 @@
-/* kernels.c - a set of kernels against ref, one problem a test; and what a set of kernels has to refuse. */
+/* kernels.c - a set of kernels against ref, one problem a test, and inside a recording; and what a set of kernels has to
+ * refuse. */
 #include "base/status.h"
 #include "suite.h"
 #include "conform.h"
@@ -43,6 +44,28 @@ static void problem(struct check_run *r)
         check_fail(r, "%s", out.what);
     if (!out.ran)
         check_decline(r);
+}
+
+/* In the queue's recording; host memory too goes by the device's copies. */
+static void recorded(struct check_run *r)
+{
+    const struct tn_kernels *mine = check_table(r, TN_KERNELS_ID);
+    struct tn_bench_device d;
+    struct tn_bench *b;
+    tn_status s;
+
+    memory(r, r->test->with, &d);
+    if (!d.capture)
+        check_skip(r, "the device %s records nothing", r->subject->claims.kernels_kind);
+    b = tn_bench_new(r->test->with, 2);
+    tn_bench_on(b, &d);
+    s = tn_bench_run_recorded(b, mine);
+    if (s < 0)
+        check_fail(r, "%s", tn_bench_error(b));
+    tn_bench_free(b);
+    if (s == TN_DECLINED)
+        check_decline(r);
+    r->result->variants = 1;
 }
 
 /* Reads, changes nothing, says why. */
@@ -106,7 +129,10 @@ void check_list_kernels(struct check_list *l, const struct check_subject *s)
         n = 1;
         for (const struct tn_bench_case *b = tn_conform_cases; b < c; b++)
             n += !strcmp(b->op, c->op);
-        if (claimed(s, c->op))
-            check_add(l, problem, tn_conform_text(c, text, sizeof text), "kernels/%s/%u", c->op, n)->with = c;
+        if (!claimed(s, c->op))
+            continue;
+        check_add(l, problem, tn_conform_text(c, text, sizeof text), "kernels/%s/%u", c->op, n)->with = c;
+        if (s->claims.records)
+            check_add(l, recorded, tn_conform_text(c, text, sizeof text), "recorded/%s/%u", c->op, n)->with = c;
     }
 }

@@ -1,9 +1,8 @@
-/* launch.c - runs a kernel on a problem and looks for what it should not have done. */
+/* launch.c - runs a kernel on a problem and looks for what it should not have done. recorded.c does it in a recording. */
 #include <stdlib.h>
 #include "bench_inside.h"
 
-/* Everything poisoned, then what is there before a run. */
-static void reset(struct tn_bench *b)
+void tn_bench_reset(struct tn_bench *b)
 {
     for (uint32_t o = 0; o < b->n; o++)
         memset(b->x[o].memory.data, POISON, b->x[o].memory.bytes);
@@ -51,8 +50,7 @@ int tn_bench_fault(const void *address, char *text, size_t room)
     return 0;
 }
 
-/* With the description gone, which prepare only borrowed. */
-static tn_status launch(struct tn_bench *b, const struct tn_kernel *k, const struct tn_guarded *work)
+tn_status tn_bench_launch(struct tn_bench *b, const struct tn_kernel *k, const struct tn_guarded *work, int to_end)
 {
     void *buffer[TN_MAX_OPERANDS];
     struct tn_launch l = {
@@ -76,7 +74,7 @@ static tn_status launch(struct tn_bench *b, const struct tn_kernel *k, const str
     spoil(&b->d);
     running = b, running_work = work;
     s = k->launch(k->state, &l);
-    if (s == TN_OK && b->device)                     /* before what it was given is there again */
+    if (s == TN_OK && b->device && to_end)       /* before what it was given is there again */
         s = b->device->api->sync(b->device->queue, b->device->seconds);
     running = NULL;
     memcpy(&b->d, saved, sizeof b->d);
@@ -91,8 +89,7 @@ static tn_status fail(struct tn_bench *b, const char *what, uint32_t operand)
     return TN_ERR;
 }
 
-/* Takes the results and looks for what should not have been written. */
-static tn_status inspect(struct tn_bench *b)
+tn_status tn_bench_inspect(struct tn_bench *b)
 {
     uint32_t written = 0;
 
@@ -124,17 +121,17 @@ static tn_status twice(struct tn_bench *b, const struct tn_kernel *k, const stru
     tn_status s = TN_OK;
 
     for (int run = 0; run < 2 - b->once && s == TN_OK; run++) {
-        reset(b);
+        tn_bench_reset(b);
         memset(work->data, POISON, work->bytes);
         if (b->device && (s = tn_remote_push(b, work)) != TN_OK)
             break;
-        if ((s = launch(b, k, work)) != TN_OK) {
+        if ((s = tn_bench_launch(b, k, work, 1)) != TN_OK) {
             snprintf(b->error, sizeof b->error, "launch: status %d: %s", (int)s, tn_bench_said());
             s = TN_ERR;
             break;
         }
         s = b->device ? tn_remote_pull(b, work) : TN_OK;
-        s = s == TN_OK ? inspect(b) : s;
+        s = s == TN_OK ? tn_bench_inspect(b) : s;
         for (uint32_t o = b->p.n_in; o < b->n && s == TN_OK; o++) {
             const size_t bytes = (size_t)b->x[o].count * sizeof(double);
 

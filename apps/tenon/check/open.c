@@ -33,7 +33,7 @@ const void *check_ref(struct check_run *r, const char *id)
     return tn_plugin_table(p, id);
 }
 
-static const struct tn_device_api *device_of(struct check_run *r, const char *kind)
+const struct tn_device_api *check_find_device(struct check_run *r, const char *kind, char *why, size_t room)
 {
     const struct tn_device_api *d = tn_plugin_table(check_open(r), TN_DEVICE_ID);
     struct tn_registry *all = NULL;
@@ -42,18 +42,22 @@ static const struct tn_device_api *device_of(struct check_run *r, const char *ki
         return d;
     if (!strcmp(kind, "cpu"))
         return check_ref(r, TN_DEVICE_ID);
-    if (tn_registry_open(NULL, &all) < 0 || tn_registry_device(all, "its kernels", kind, &d) < 0)
-        check_skip(r, "no plugin is the device %s that its kernels work on: %s", kind, tn_error_text());
+    d = NULL;
+    if (tn_registry_open(NULL, &all) < 0 || tn_registry_device(all, "its memory", kind, &d) < 0)
+        snprintf(why, room, "no plugin is the device %s: %s", kind, check_said());
+    tn_registry_close(all);
     return d;
 }
 
 int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out)
 {
-    const struct tn_device_api *api = device_of(r, kind);
     struct tn_device_info info = {.struct_size = sizeof info};
     uint32_t score = 0;
-    char why[256] = "";
+    char why[TN_WHY_SIZE] = "";
+    const struct tn_device_api *api = check_find_device(r, kind, why, sizeof why);
 
+    if (!api)
+        check_skip(r, "%s", why);
     if (api->probe(&score, why, sizeof why) < 0 || !score)
         check_skip(r, "there is no device %s here: %s", kind, *why ? why : check_said());
     *out = (struct tn_bench_device){.api = api, .seconds = 30};
@@ -64,5 +68,6 @@ int check_device(struct check_run *r, const char *kind, struct tn_bench_device *
     if (api->info(out->device, &info) < 0)
         check_fail(r, "the device has no info: %s", check_said());
     out->dtypes = info.dtypes;
+    out->capture = tn_plugin_table(tn_plugin_owner(api), TN_DEVICE_CAPTURE_ID);
     return strcmp(kind, "cpu") != 0;
 }

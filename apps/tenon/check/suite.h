@@ -7,7 +7,10 @@
  *   keeper.c       what is left of a check that ended, and how it goes
  *   report.c       the table and the document
  *   file.c         the file: its export, its note, its dependencies, its start
- *   kernels.c      kernels against ref; conform.c, cases.c, bench.c, ... have the problems and their comparison
+ *   kernels.c      kernels against ref; conform.c, cases.c, bench.c, ... have the problems and their comparison;
+ *                  recorded.c has them in a recording
+ *   comms.c        communicators, by the cases of comm_values.c, comm_failures.c, comm_streams.c; comm_ranks.c finds out how
+ *                  ranks can be had, comm_device.c gives each a device, comm_through.c hands its memory on
  *   gradient.c     adjoint kernels against differences of the forward
  *   device.c       memory, queues, events
  *
@@ -39,13 +42,19 @@ struct check_claims {
     uint32_t claims, dtypes;                     /* dtypes: of the device that kernels work on, 0 not known */
     char kind[48], kernels_kind[48];             /* device, and device of the kernels */
     uint32_t ranks, options;                     /* ranks: enum check_ranks */
-    uint32_t is_pass, is_optimizer, is_bootstrap, reserved0;
+    uint32_t is_pass, is_optimizer, is_bootstrap;
+    uint32_t records;                            /* its kernels' device may record launches */
     struct check_option {
         char key[40], preset[40];
         double low, high;
     } option[CHECK_OPTIONS];                     /* of a pass or an optimizer */
     char op[CHECK_CLAIMS][24];
     char why[TN_WHY_SIZE];                       /* it does not load, its communicator cannot be tried as others are */
+    struct check_devices {                       /* whose memory the communicator takes, beside the host's */
+        char kind[24], path[4096];               /* "" none; the plugin that is the device */
+        uint32_t n, captures;                    /* how many there are here, as far as they were counted; it records */
+        char why[TN_WHY_SIZE];                   /* no more of them */
+    } devices;
 };
 
 /* What the ranks of a communicator are. */
@@ -60,6 +69,7 @@ struct check_subject {
     char ref[4096];                              /* path of ref; "" none */
     char folder[64];                             /* of this check, for whatever tests write */
     uint32_t rank, size;                         /* of a launcher that started the check; 0 of 0 without */
+    uint32_t local, local_size;                  /* the same on this host; local_size 0: not known */
     char job[48];                                /* the same on all ranks that it started */
 };
 
@@ -116,14 +126,19 @@ const char *check_said(void);                    /* the last error that was reco
 const char *check_said_before(void);             /* ": " if there is one */
 double check_now(void);
 
-/* comms.c: in a child: how its ranks can be had. */
-uint32_t check_ranks(struct check_run *r, char *why, size_t room);
+/* comm_ranks.c: in a child: how its ranks can be had, and which devices. */
+void check_ranks(struct check_run *r, struct check_claims *out);
+/* comm_device.c: looks for devices; whose ranks then open theirs. */
+void check_comm_devices(struct check_run *r, struct check_claims *out);
+void check_comm_device(const struct check_devices *d);
 
 /* --- open.c: loading, in a child. The test fails where it cannot be done. */
 const struct tn_loaded *check_open(struct check_run *r);
 const void *check_table(struct check_run *r, const char *id);         /* of the plugin */
 const void *check_ref(struct check_run *r, const char *id);           /* of ref; skips where it is not found */
 struct tn_bench_device;
+/* The plugin's own device if it is of this kind, else that of the host; NULL: why says it. */
+const struct tn_device_api *check_find_device(struct check_run *r, const char *kind, char *why, size_t room);
 /* The device that the plugin is, or that its kernels work on, open, with a queue. Returns whether its memory is not
  * the host's. */
 int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out);
