@@ -49,3 +49,13 @@ caught 7 comm-stream/2-ranks/in-the-order-of-the-stream 'element 0 is [0-9a-fx]+
 caught 8 comm-stream/2-ranks/nobody-waits 'tn_comm_now\(\) - begin < most'
 caught 9 comm-stream/2-ranks/aborted 's < 0'
 caught 10 comm-stream/2-ranks/replayed-with-other-numbers 'replay 2 gives other bits than without a recording'
+
+# The device, which opens slowly, is opened by each process once, and not for each of the hundreds of problems.
+case_ "a device that opens slowly"
+build 0 -DOPENS='"opens"'
+run "$TENON" plugins check ./stream-0.so --only kernels,recorded,gradient --jobs 2
+expect_rc 0
+expect_out '^all +9[0-9][0-9] '
+opens=$(wc -c <opens)
+expect [ "$opens" -ge 10 ]
+expect [ "$opens" -le 40 ]

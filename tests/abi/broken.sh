@@ -1,5 +1,5 @@
 #!/bin/bash
-# broken.sh - tenon plugins check finds what is wrong: eighteen broken kernels, six broken communicators, three broken
+# broken.sh - tenon plugins check finds what is wrong: twenty broken kernels, six broken communicators, three broken
 # strategies and five broken optimizers, each a right one with one mistake, and each found by the test that is for it.
 . "$(dirname "$0")/../support/lib.sh"
 RUN_SECONDS=200
@@ -67,6 +67,12 @@ caught kernels 15 kernels/copy/1: 'left the process with status 0' --only=kernel
 caught kernels 16 kernels/einsum/ 'is rounded towards zero' --only="$(case_of einsum 'btc:h oc:h -> bto:h$')"
 caught kernels 17 'kernels/(copy|declines)' 'a dtype that it does not know' --only=kernels/copy,kernels/declines
 caught kernels 18 kernels/sum/1: '3 threads' --only=kernels/sum/1
+
+caught kernels 19 kernels/ 'not alone, but behind others in one process, from kernels/[a-z]+/[0-9]+ on: output 0' --only=kernels --jobs=1
+
+# The problems that share a process are told apart: the one that crashes is named, the others go on.
+caught kernels 20 kernels/copy/4: 'crashed: signal 11' --only=kernels/accum,kernels/copy --jobs=1
+expect_out '^1 of 18 failed'
 
 caught comm 1 comm/2-ranks/every-operation 'not ' --only=comm/2-ranks
 caught comm 2 comm/2-ranks/every-operation 'not ' --only=comm/2-ranks

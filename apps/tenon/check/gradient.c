@@ -175,6 +175,11 @@ static struct tn_bench *forward(struct check_run *r, const struct pair *p, const
     return f;
 }
 
+static void give_back(struct trial *t, struct tn_bench *forward)
+{
+    tn_bench_free(t->f), tn_bench_free(t->back), tn_bench_free(forward);
+}
+
 static void gradient(struct check_run *r)
 {
     const struct pair *p = r->test->with;
@@ -190,8 +195,10 @@ static void gradient(struct check_run *r)
         take_result(t.back, (uint32_t)m->to, f, (uint32_t)m->from);
     if (p->delta)
         set_delta(t.back, (uint32_t)p->delta, (uint32_t)p->weight[0], f);
-    if (tn_bench_declines(t.back, mine))
+    if (tn_bench_declines(t.back, mine)) {
+        give_back(&t, f);
         check_decline(r);
+    }
     tn_bench_on(t.back, remote);
     tn_bench_once(t.f);
     if (tn_bench_run(t.back, mine) != TN_OK)
@@ -199,10 +206,12 @@ static void gradient(struct check_run *r)
     r->result->variants = 1;
     for (const struct move *m = p->slope; m->to >= 0; m++)
         check_slopes(&t, (uint32_t)m->to, (uint32_t)m->from);
+    give_back(&t, f);
 }
 
 void check_list_gradients(struct check_list *l, const struct check_subject *s)
 {
+    struct check_test *t;
     char text[400], half[200];
 
     for (uint32_t i = 0; i < PAIRS; i++) {
@@ -214,6 +223,7 @@ void check_list_gradients(struct check_list *l, const struct check_subject *s)
             continue;
         snprintf(text, sizeof text, "%s against differences of %s",
                  tn_conform_text(&pairs[i].back, half, sizeof half), pairs[i].forward.op);
-        check_add(l, gradient, text, "gradient/%s/%u", pairs[i].forward.op, i + 1)->with = &pairs[i];
+        t = check_add(l, gradient, text, "gradient/%s/%u", pairs[i].forward.op, i + 1);
+        t->with = &pairs[i], t->shared = 1;
     }
 }

@@ -22,11 +22,12 @@ static const struct tn_bench_device *memory(struct check_run *r, const struct tn
 {
     const int remote = check_device(r, r->subject->claims.kernels_kind, d);
     struct tn_bench *b = tn_bench_new(c, 1);
+    const uint32_t lacks = tn_bench_dtypes(b) & ~d->dtypes;
 
-    for (uint32_t dtype = TN_F32; dtype <= TN_U8; dtype++)
-        if ((tn_bench_dtypes(b) & ~d->dtypes) >> dtype & 1)
-            check_skip(r, "the device has no %s", dtype_name[dtype]);
     tn_bench_free(b);
+    for (uint32_t dtype = TN_F32; dtype <= TN_U8; dtype++)
+        if (lacks >> dtype & 1)
+            check_skip(r, "the device has no %s", dtype_name[dtype]);
     return remote ? d : NULL;
 }
 
@@ -117,6 +118,7 @@ static void each_op_once(struct check_run *r)
 
 void check_list_kernels(struct check_list *l, const struct check_subject *s)
 {
+    struct check_test *t;
     char text[600];
     uint32_t n;
 
@@ -131,8 +133,11 @@ void check_list_kernels(struct check_list *l, const struct check_subject *s)
             n += !strcmp(b->op, c->op);
         if (!claimed(s, c->op))
             continue;
-        check_add(l, problem, tn_conform_text(c, text, sizeof text), "kernels/%s/%u", c->op, n)->with = c;
-        if (s->claims.records)
-            check_add(l, recorded, tn_conform_text(c, text, sizeof text), "recorded/%s/%u", c->op, n)->with = c;
+        t = check_add(l, problem, tn_conform_text(c, text, sizeof text), "kernels/%s/%u", c->op, n);
+        t->with = c, t->shared = 1;
+        if (s->claims.records) {
+            t = check_add(l, recorded, text, "recorded/%s/%u", c->op, n);
+            t->with = c, t->shared = 1;
+        }
     }
 }

@@ -49,25 +49,35 @@ const struct tn_device_api *check_find_device(struct check_run *r, const char *k
     return d;
 }
 
-int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out)
+static struct tn_bench_device open_device(struct check_run *r, const char *kind)
 {
     struct tn_device_info info = {.struct_size = sizeof info};
     uint32_t score = 0;
     char why[TN_WHY_SIZE] = "";
     const struct tn_device_api *api = check_find_device(r, kind, why, sizeof why);
+    struct tn_bench_device out = {.api = api, .seconds = 30};
 
     if (!api)
         check_skip(r, "%s", why);
     if (api->probe(&score, why, sizeof why) < 0 || !score)
         check_skip(r, "there is no device %s here: %s", kind, *why ? why : check_said());
-    *out = (struct tn_bench_device){.api = api, .seconds = 30};
-    if (api->open(0, &out->device) < 0)
+    if (api->open(0, &out.device) < 0)
         check_fail(r, "the device does not open: %s", check_said());
-    if (api->queue(out->device, &out->queue) < 0)
+    if (api->queue(out.device, &out.queue) < 0)
         check_fail(r, "the device has no queue: %s", check_said());
-    if (api->info(out->device, &info) < 0)
+    if (api->info(out.device, &info) < 0)
         check_fail(r, "the device has no info: %s", check_said());
-    out->dtypes = info.dtypes;
-    out->capture = tn_plugin_table(tn_plugin_owner(api), TN_DEVICE_CAPTURE_ID);
+    out.dtypes = info.dtypes;
+    out.capture = tn_plugin_table(tn_plugin_owner(api), TN_DEVICE_CAPTURE_ID);
+    return out;
+}
+
+int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out)
+{
+    static struct tn_bench_device opened;        /* a process asks for one kind only */
+
+    if (!opened.api)
+        opened = open_device(r, kind);
+    *out = opened;
     return strcmp(kind, "cpu") != 0;
 }

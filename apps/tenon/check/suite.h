@@ -3,7 +3,7 @@
  *   list.c         which tests there are for a plugin
  *   ask.c          what it claims, asked in a child
  *   open.c         what a test loads
- *   child.c        a test in a process of its own: its start, its end, its time limit
+ *   child.c        tests in processes of their own: start, end, time limit
  *   keeper.c       what is left of a check that ended, and how it goes
  *   report.c       the table and the document
  *   file.c         the file: its export, its note, its dependencies, its start
@@ -16,7 +16,8 @@
  *
  * The process that lists and reports never loads the plugin. A test is a function that runs in a forked child, loads
  * what it needs and comes to one end: it returns, or calls check_fail, check_skip or check_decline, which do not. A
- * child that ends in any other way has failed. */
+ * child that ends in any other way has failed. Tests of kernels are many and small: they share a child, and the device
+ * that it has opened, as long as none fails. */
 #ifndef TN_SUITE_H
 #define TN_SUITE_H
 #include <stdlib.h>
@@ -86,7 +87,7 @@ struct check_test {
     void (*run)(struct check_run *r);
     const void *with;                            /* what the function wants to know */
     uint32_t number;                             /* the same */
-    uint32_t alone;                              /* nothing else runs meanwhile */
+    uint32_t alone, shared;                      /* nothing else runs meanwhile; may follow others in one process */
     double limit;                                /* seconds */
     struct check_result result;
 };
@@ -139,7 +140,7 @@ const void *check_ref(struct check_run *r, const char *id);           /* of ref;
 struct tn_bench_device;
 /* The plugin's own device if it is of this kind, else that of the host; NULL: why says it. */
 const struct tn_device_api *check_find_device(struct check_run *r, const char *kind, char *why, size_t room);
-/* The device that the plugin is, or that its kernels work on, open, with a queue. Returns whether its memory is not
+/* The device that the plugin is, or that its kernels work on, open, with a queue; once for each process. Returns whether its memory is not
  * the host's. */
 int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out);
 
