@@ -29,9 +29,7 @@ static int by_rank(const void *a, const void *b)
 {
     const struct offered *x = a, *y = b;
 
-    if (x->offer->score != y->offer->score)
-        return x->offer->score < y->offer->score ? 1 : -1;
-    return strcmp(x->row->c->card.note.name, y->row->c->card.note.name);
+    return tn_registry_order(x->offer->score, x->row->c->card.note.name, y->offer->score, y->row->c->card.note.name);
 }
 
 static void print_offer(FILE *f, const struct tn_interface_type *type, const struct offered *x)

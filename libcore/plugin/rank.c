@@ -47,13 +47,21 @@ struct ranked {
     uint32_t score;
 };
 
+/* Every rank has to come to the same order, so places do not count: they may differ. */
+int tn_registry_order(uint32_t score, const char *name, uint32_t other_score, const char *other)
+{
+    const int is_ref = !strcmp(name, "ref"), other_is = !strcmp(other, "ref");
+
+    if (score != other_score)
+        return score < other_score ? 1 : -1;
+    return is_ref != other_is ? is_ref - other_is : strcmp(name, other);
+}
+
 static int by_rank(const void *a, const void *b)
 {
     const struct ranked *x = a, *y = b;
 
-    if (x->score != y->score)
-        return x->score < y->score ? 1 : -1;
-    return strcmp(x->c->card.note.name, y->c->card.note.name);
+    return tn_registry_order(x->score, x->c->card.note.name, y->score, y->c->card.note.name);
 }
 
 /* What is fit for the purpose, best first; the reasons of the others are added to *reasons. */

@@ -2,8 +2,8 @@
  *
  * Opening a registry finds files and reads their notes; nothing runs. What is asked for by name is then
  * loaded here, and anything wrong with it is an error that names the key of the configuration and what would
- * work. What is left to us is chosen by asking each candidate in a child process: the highest score wins,
- * equal scores by name, and every rejection is kept to be listed. A bad plugin is skipped, and disables no
+ * work. What is left to us is chosen by asking each candidate in a child process: the highest score wins, of equal
+ * ones ref is the last and names decide the rest, and every rejection is kept to be listed. A bad plugin is skipped, and disables no
  * other.
  *
  * Choose before threads start (see probe.h). Main thread. Tables are in this host's size, checked, and valid
@@ -47,6 +47,9 @@ tn_status tn_registry_device(struct tn_registry *r, const char *key, const char 
 #define TN_MAX_KERNELS 16u
 tn_status tn_registry_kernels(struct tn_registry *r, const char *key, const char *names,
                               const char *device_kind, const struct tn_kernels **out, uint32_t *n);
+
+/* Which of two is chosen: below 0 the first one. Never 0 for two plugins. */
+int tn_registry_order(uint32_t score, const char *name, uint32_t other_score, const char *other);
 
 /* --- listing */
 /* In order of the search; NULL: the first, and none more. */

@@ -242,19 +242,59 @@ tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, stru
     return s;
 }
 
+/* "fp32, bf16 and int32" */
+static const char *names_of(uint32_t dtypes, char *out, size_t room)
+{
+    static const char *const name[] = {
+        [TN_F32] = "fp32", [TN_BF16] = "bf16", [TN_F16] = "fp16", [TN_I32] = "int32", [TN_F64] = "fp64", [TN_I64] = "int64", [TN_U8] = "uint8",
+    };
+    uint32_t left = (uint32_t)__builtin_popcount(dtypes & ((2u << TN_U8) - 2));
+    size_t n = 0;
+
+    snprintf(out, room, "nothing");
+    for (uint32_t d = TN_F32; d <= TN_U8 && n < room; d++)
+        if (dtypes >> d & 1)
+            n += (size_t)snprintf(out + n, room - n, "%s%s", name[d], --left > 1 ? ", " : left ? " and " : "");
+    return out;
+}
+
 /* Can the device hold what backend.dtype asks for? */
-static tn_status check_dtype(const struct tn_engine *e, const struct tn_config *c)
+static tn_status check_dtype(const struct tn_engine *e, const struct tn_device_info *info, const struct tn_config *c)
 {
     static const struct {
         const char *name;
         uint32_t dtype;
     } low[] = {{"bf16", TN_BF16}, {"fp16", TN_F16}};
+    char has[80];
 
     for (int i = 0; i < 2; i++)
-        if (tn_config_is(c, "backend.dtype", low[i].name) && !(e->info.dtypes & 1u << low[i].dtype))
-            return tn_config_fail(c, "backend.dtype", "the device %s (%s) does not have it; fp32 runs on every device",
-                                  e->device_api->kind, e->info.name);
+        if (tn_config_is(c, "backend.dtype", low[i].name) && !(info->dtypes & 1u << low[i].dtype))
+            return tn_config_fail(c, "backend.dtype", "the device %s (%s, of the plugin %s) has %s, not %s; fp32 runs on every device",
+                                  e->device_api->kind, info->name, tn_plugin_owner(e->device_api)->card.note.name,
+                                  names_of(info->dtypes, has, sizeof has), low[i].name);
     return TN_OK;
+}
+
+tn_status tn_engine_planned(const struct tn_engine *e, const struct tn_config *c, tn_status planned)
+{
+    struct tn_device_info info = {.struct_size = sizeof info};
+    struct tn_device *device = NULL;
+    char *said;
+    int lacks;
+    tn_status s;
+
+    if (planned >= 0 || tn_config_is(c, "backend.dtype", "fp32") || !(said = strdup(tn_error_text())))
+        return planned;
+    s = e->device_api->open(e->world->place.local_rank, &device);
+    if (!s)
+        s = e->device_api->info(device, &info);
+    lacks = !s && (s = check_dtype(e, &info, c));
+    if (!lacks)                                  /* so it is not why; nor is a device that does not open */
+        s = tn_error_long(planned, said);
+    if (device)
+        e->device_api->close(device);
+    free(said);
+    return s;
 }
 
 tn_status tn_engine_open(struct tn_engine *e, const struct tn_config *c)
@@ -266,7 +306,7 @@ tn_status tn_engine_open(struct tn_engine *e, const struct tn_config *c)
     e->info = (struct tn_device_info){.struct_size = sizeof e->info};
     s = e->device_api->info(e->device, &e->info);
     if (!s)
-        s = check_dtype(e, c);
+        s = check_dtype(e, &e->info, c);
     if (!s)
         s = tn_world_open(e->world);
     snprintf(e->device_text, sizeof e->device_text, "%s (%s)", e->device_api->kind, e->info.name);

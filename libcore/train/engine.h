@@ -32,6 +32,9 @@ struct tn_engine {
  * Then meets the other ranks and compares with them, so that no rank goes on where one cannot, and starts the pool of
  * threads. place: which rank this is, NULL to ask a bootstrap plugin. On failure out is empty. */
 tn_status tn_engine_find(struct tn_config *c, const struct tn_place *place, struct tn_engine *out);
+/* After the plans were made, before anything is opened, with their status. Kernels for numbers that the device does not have cannot be
+ * found, so where that is why, the error is one of backend.dtype; asks the device only if the plans have failed. */
+tn_status tn_engine_planned(const struct tn_engine *e, const struct tn_config *c, tn_status planned);
 /* Opens device and communicator. */
 tn_status tn_engine_open(struct tn_engine *e, const struct tn_config *c);
 void tn_engine_close(struct tn_engine *e);

@@ -344,7 +344,7 @@ tn_status tn_session_open(struct tn_session *s, const struct tn_session_options 
     tn_world_phase(s->engine.world, "plan", 1);
     status = read_shape(s);
     if (!status)
-        status = make_parts(s);
+        status = tn_engine_planned(&s->engine, s->config, make_parts(s));
     if (!o->plan_only)
         status = tn_world_settle(s->engine.world, status);
     if (status)
