@@ -8,7 +8,7 @@
  *     parallel, team        the main thread, the thread of an update, or inside a body
  *     barrier               inside the body of a team
  *     the graph's functions only while graphs are built; a call during or between updates is answered here
- *     prepare, alloc, free, queue, open: the main thread, not during an update
+ *     prepare, open, alloc, queue   the main thread, not during an update
  *     launch                prepared, not released, on the main thread or that of an update; an error has a sentence, and
  *                           "declined" comes from prepare alone
  *     start, wait           a request is taken once, an error has a sentence and leaves no request
