@@ -2,7 +2,9 @@
  *
  *     test_comm                              all that need no launcher
  *     test_comm PLUGIN [RANKS [CASE]]        some of it; TN_COMM_VERBOSE=1 says how long each case takes
+ *     test_comm silent PLUGIN                what one of kit_comm.h says of a rank that is late, and one that is stopped
  *     test_comm time [PLUGIN]                latency and rate of two ranks, to look at */
+#include <signal.h>
 #include <stdlib.h>
 #include "comm.h"
 
@@ -40,6 +42,37 @@ static void timed(struct tn_rank *r)
     time_one(r, 16 << 20, 20);
     time_one(r, 64 << 20, 8);
 }
+
+/* What a communicator of kit_comm.h says of a rank that is silent. */
+static void silent(struct tn_rank *r, int sig, const char *sentence)
+{
+    float x = 1;
+    const struct tn_transfer t = {TN_ALL_REDUCE, TN_F32, TN_SUM, 0, &x, &x, 1, NULL, NULL, 5};
+
+    r->limit = 1;
+    if (r->rank == 1 && sig)
+        raise(sig);
+    else if (r->rank == 1)
+        tn_comm_sleep(2);
+    must(r, tn_comm_do(r, r->world, &t, 1) < 0);
+    must(r, tn_comm_says(sentence) && tn_comm_says("all_reduce 5"));
+}
+
+static void silent_late(struct tn_rank *r)
+{
+    silent(r, 0, "rank 1 runs, but is late or elsewhere: after 1 s it has not sent");
+}
+
+static void silent_stopped(struct tn_rank *r)
+{
+    silent(r, SIGSTOP, "rank 1 is stopped: after 1 s it has not sent");
+}
+
+static const struct tn_comm_case silences[] = {
+    {"late", silent_late, 2, NOBODY, 0},
+    {"stopped", silent_stopped, 2, 1, 0},
+    {0},
+};
 
 /* How a plugin is tried: with these ranks, in this environment. */
 static const struct {
@@ -204,6 +237,8 @@ int main(int argc, char **argv)
     tn_comm_words = 1;
     if (argc > 6 && !strcmp(argv[1], "launched"))
         return tn_comm_launched(argv + 2);
+    if (argc > 2 && !strcmp(argv[1], "silent"))
+        return tn_comm_run(argv[2], &silences[0], 2) | tn_comm_run(argv[2], &silences[1], 2);
     if (argc > 1 && !strcmp(argv[1], "time"))
         return argc > 2 && !strcmp(argv[2], "mpi") ? tn_comm_launch("mpi", "time", 2, 0, 1)
                                                    : tn_comm_run(argc > 2 ? argv[2] : "gloo", timing, 2);

@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 #include <tenon/bootstrap.h>
 #include <tenon/comm.h>
 #include <tenon/kit_number.h>
@@ -610,6 +611,44 @@ TN_KIT uint32_t tn_kit_follow(const struct tn_kit_world *w, uint32_t who)
     return who;
 }
 
+/* The process of a rank, as the store has it. */
+struct tn_kit_process {
+    char where[104];                             /* host and space of process numbers: equal ones know each other's */
+    int64_t number;
+};
+
+/* This one's, under its key. */
+TN_KIT void tn_kit_process_of_this(const struct tn_kit_world *w, uint32_t rank, char *key, size_t room, struct tn_kit_process *out)
+{
+    memset(out, 0, sizeof *out);
+    snprintf(key, room, "%.40s/process/%u/%u", w->wire->name, (unsigned)w->number, (unsigned)rank);
+    if (gethostname(out->where, 64) || readlink("/proc/self/ns/pid", out->where + strlen(out->where), 36) <= 0)
+        out->where[0] = 0;
+    out->number = getpid();
+}
+
+/* What can be said of a rank that is silent, from the state of its process where that runs on this host. Static. */
+TN_KIT const char *tn_kit_silence(const struct tn_kit_world *w, uint32_t rank)
+{
+    const struct tn_store *store = tn_kit_store_of_run();
+    struct tn_kit_process here, there;
+    uint64_t bytes = sizeof there;
+    char key[100], path[40], state = 0;
+    FILE *f;
+
+    tn_kit_process_of_this(w, rank, key, sizeof key, &here);
+    if (!store || !here.where[0] || store->get(key, &there, &bytes, 0.05) != TN_OK || bytes != sizeof there ||
+        memcmp(here.where, there.where, sizeof here.where))
+        return "does not answer";
+    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)there.number);
+    f = fopen(path, "r");
+    if (f && fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+        state = 0;
+    if (f)
+        fclose(f);
+    return state == 'T' || state == 't' ? "is stopped" : state ? "runs, but is late or elsewhere" : "does not answer";
+}
+
 /* The time is over. Lock held. */
 TN_KIT void tn_kit_silent(const struct tn_request *r, double seconds)
 {
@@ -619,7 +658,7 @@ TN_KIT void tn_kit_silent(const struct tn_request *r, double seconds)
     char why[300];
 
     who = tn_kit_follow(r->comm->world, who);
-    snprintf(why, sizeof why, "rank %u does not answer: after %g s it has not %s %s %llu", (unsigned)who, seconds,
+    snprintf(why, sizeof why, "rank %u %s: after %g s it has not %s %s %llu", (unsigned)who, tn_kit_silence(r->comm->world, who), seconds,
              comes ? "sent its part of" : "taken what is for it of",
              tn_kit_op_name(!m ? 0 : m->header.op == TN_SEND && comes ? TN_RECV : m->header.op),
              (unsigned long long)(m ? m->header.sequence : 0));
@@ -800,6 +839,8 @@ TN_KIT tn_status tn_kit_comm_open(const struct tn_kit_wire *wire, uint32_t rank,
     static uint32_t worlds;                      /* main thread */
     struct tn_kit_world *w = (struct tn_kit_world *)calloc(1, sizeof *w);
     uint32_t *ranks = (uint32_t *)calloc(size, sizeof *ranks);
+    struct tn_kit_process process;
+    char key[100];
     tn_status s;
 
     *world = NULL;
@@ -815,6 +856,9 @@ TN_KIT tn_status tn_kit_comm_open(const struct tn_kit_wire *wire, uint32_t rank,
     pthread_mutex_init(&w->lock, NULL);
     for (uint32_t i = 0; i < size; i++)
         ranks[i] = i;
+    tn_kit_process_of_this(w, rank, key, sizeof key, &process);
+    if (tn_kit_store_of_run())
+        tn_kit_store_of_run()->set(key, &process, sizeof process);
     s = tn_kit_comm_join(w, ranks, size, rank, world);
     free(ranks);
     return s;
