@@ -1,4 +1,4 @@
-/* card.c - questions to a card, and to the CPU that it is compared with: see elf.h. */
+/* card.c - questions to a card, and of what it is compared with: see elf.h. */
 #include "plugin/elf.h"
 
 int tn_card_provides(const struct tn_card *card, const char *id)
@@ -11,6 +11,17 @@ int tn_card_provides(const struct tn_card *card, const char *id)
             return 1;
         p += k + (p[k] == ' ');
     }
+    return 0;
+}
+
+int tn_openmp_runtime(const char *library)
+{
+    static const char *const prefix[] = {"libgomp", "libomp.so", "libomp-", "libomp5", "libiomp"};
+    const char *slash = strrchr(library, '/'), *name = slash ? slash + 1 : library;
+
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
+        if (!strncmp(name, prefix[i], strlen(prefix[i])))
+            return i ? 2 : 1;
     return 0;
 }
 

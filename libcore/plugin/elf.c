@@ -267,22 +267,11 @@ static uint64_t file_offset(const struct reader *r, uint64_t address)
     return 0;
 }
 
-static int is_other_openmp(const char *library)
-{
-    static const char *const prefix[] = {"libomp.so", "libomp-", "libomp5", "libiomp"};
-    const char *slash = strrchr(library, '/');
-
-    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
-        if (!strncmp(slash ? slash + 1 : library, prefix[i], strlen(prefix[i])))
-            return 1;
-    return 0;
-}
-
-/* One thread runtime per process; a transitive need shows only after dlopen, which looks again. */
-static tn_status check_needed(struct reader *r)
+/* The dynamic segment into r->piece. *n: entries in front of DT_NULL; *strings: where their names lie in the file. Both are
+ * 0 before. */
+static tn_status fetch_dynamic(struct reader *r, size_t *n, uint64_t *strings)
 {
     const Elf64_Phdr *h = r->header;
-    uint64_t strings = 0;
     Elf64_Dyn d;
     tn_status s;
 
@@ -293,33 +282,42 @@ static tn_status check_needed(struct reader *r)
                       (unsigned long long)h->p_filesz);
     if ((s = fetch(r, h->p_offset, r->piece, h->p_filesz)) < 0)
         return s;
-    size_t n = h->p_filesz / sizeof d;
-    for (size_t i = 0; i < n; i++) {
-        memcpy(&d, r->piece + i * sizeof d, sizeof d);
-        if (d.d_tag == DT_STRTAB)
-            strings = file_offset(r, d.d_un.d_ptr);
-    }
-    if (!strings)
-        return refuse(r, TN_ERR_INPUT, "is damaged: its dynamic segment has no table of strings");
-    for (size_t i = 0; i < n; i++) {
-        char name[128] = "";
-        memcpy(&d, r->piece + i * sizeof d, sizeof d);
+    for (; *n < h->p_filesz / sizeof d; ++*n) {
+        memcpy(&d, r->piece + *n * sizeof d, sizeof d);
         if (d.d_tag == DT_NULL)
             break;
+        if (d.d_tag == DT_STRTAB)
+            *strings = file_offset(r, d.d_un.d_ptr);
+    }
+    return *strings ? TN_OK
+                    : refuse(r, TN_ERR_INPUT, "is damaged: its dynamic segment has no table of strings");
+}
+
+/* One thread runtime per process; a transitive need shows only after dlopen, which looks again. */
+static tn_status check_needed(struct reader *r)
+{
+    uint64_t strings = 0;
+    size_t n = 0;
+    tn_status s = fetch_dynamic(r, &n, &strings);
+
+    for (size_t i = 0; i < n && s >= 0; i++) {
+        char name[128] = "";
+        Elf64_Dyn d;
+
+        memcpy(&d, r->piece + i * sizeof d, sizeof d);
         if (d.d_tag != DT_NEEDED)
             continue;
         if (d.d_un.d_val >= r->size - strings)
             return refuse(r, TN_ERR_INPUT, "is damaged: the name of a needed library lies beyond its end");
         uint64_t at = strings + d.d_un.d_val, left = r->size - at;
-        if ((s = fetch(r, at, name, left < sizeof name - 1 ? left : sizeof name - 1)) < 0)
-            return s;
+        s = fetch(r, at, name, left < sizeof name - 1 ? left : sizeof name - 1);
         tn_plain_field(name, sizeof name);
-        if (is_other_openmp(name))
+        if (s >= 0 && tn_openmp_runtime(name) > 1)
             return refuse(
                 r, TN_ERR_INPUT,
                 "brings a second OpenMP runtime (%s); link it with libgomp or use the host's threads", name);
     }
-    return TN_OK;
+    return s;
 }
 
 static tn_status check(struct reader *r)

@@ -25,6 +25,9 @@ tn_status tn_elf_check(const char *path, struct tn_card *card, char *why);
 /* Does the list of ids in the note have this one? */
 int tn_card_provides(const struct tn_card *card, const char *id);
 
+/* Is a library of this name or path an OpenMP runtime? 1: libgomp, the one that may be here; 2: another; 0: none. */
+int tn_openmp_runtime(const char *library);
+
 /* The highest x86-64 level of this CPU, 1 to 4; 0 on other machines. */
 uint32_t tn_cpu_level(void);
 #endif

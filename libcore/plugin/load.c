@@ -39,17 +39,14 @@ struct runtimes {
 
 static int count_runtime(struct dl_phdr_info *info, size_t size, void *arg)
 {
-    static const char *const word[] = {"libgomp", "libomp.so", "libomp-", "libomp5", "libiomp"};
-    const char *slash = strrchr(info->dlpi_name, '/'), *name = slash ? slash + 1 : info->dlpi_name;
     struct runtimes *r = arg;
     size_t k = strlen(r->names);
 
     (void)size;
-    for (size_t i = 0; i < sizeof word / sizeof *word; i++)
-        if (!strncmp(name, word[i], strlen(word[i]))) {
-            snprintf(r->names + k, sizeof r->names - k, "%s%s", k ? ", " : "", info->dlpi_name);
-            r->n++;
-        }
+    if (tn_openmp_runtime(info->dlpi_name)) {
+        snprintf(r->names + k, sizeof r->names - k, "%s%s", k ? ", " : "", info->dlpi_name);
+        r->n++;
+    }
     return 0;
 }
 

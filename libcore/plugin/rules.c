@@ -115,11 +115,6 @@ void tn_rules_rank(void)
     tn_rule_thread.rank = 1;
 }
 
-int tn_rules_hold(void)
-{
-    return on;
-}
-
 void tn_rules_watch(struct tn_loaded *p)
 {
     if (!on)

@@ -24,7 +24,6 @@ struct tn_loaded;
 void tn_rules_begin(void);
 /* This thread is the main one of a rank, where ranks are threads of one process. */
 void tn_rules_rank(void);
-int tn_rules_hold(void);                         /* was it switched on? */
 /* By the loader: the tables of p are replaced by watching ones. */
 void tn_rules_watch(struct tn_loaded *p);
 /* Graphs are about to be built, and kernels prepared. */

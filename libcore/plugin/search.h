@@ -3,8 +3,7 @@
  * Places, the first one first: plugins.path of the configuration (directories or files, with ':' between),
  * TENON_PLUGIN_PATH (absolute directories), ~/.local/lib/tenon/plugins, and the installation's directory -
  * or, when the program runs from its build tree, the plugins built there: an installed copy may be older than
- * it. Never the working directory. With raised privileges the environment is ignored. Within a directory the
- * files
+ * it. Never the working directory. With raised privileges the environment is ignored. Within a directory the files
  * *.so in order of their names. A name belongs to the first sound file that has it; the others are refused,
  * and a broken file takes no name from anybody. */
 #ifndef TN_PLUGIN_SEARCH_H

@@ -2,6 +2,7 @@
 #ifndef TN_BENCH_INSIDE_H
 #define TN_BENCH_INSIDE_H
 #include "bench.h"
+#include "number.h"
 
 #define MAX_LOOPS (2 * TN_MAX_RANK + 1)
 #define MAX_ATTR 12
@@ -66,9 +67,6 @@ void tn_guarded_free(struct tn_guarded *g);
 void tn_guarded_front(struct tn_guarded *g);
 /* What is no longer as it was: -1 in front of the data, 1 behind it, 0 nothing. */
 int tn_guarded_overrun(const struct tn_guarded *g);
-size_t tn_number_width(uint32_t dtype);
-void tn_number_write(uint32_t dtype, void *at, double v);
-double tn_number_read(uint32_t dtype, const void *at);
 
 /* remote.c: the buffers of a bench on its device, in step with those in host memory. b->error says what failed. */
 tn_status tn_remote_open(struct tn_bench *b, const struct tn_guarded *work);

@@ -43,10 +43,12 @@ static tn_status find(const struct check_wish *w, struct check_subject *s)
     const char *ref = st < 0 ? NULL : find_name(all, "ref");
     char why[TN_WHY_SIZE];
 
+    snprintf(s->ref, sizeof s->ref, "%s", ref ? ref : "");
+    s->plugins_path = w->plugins_path;
     if (st >= 0) {
-        snprintf(s->ref, sizeof s->ref, "%s", ref ? ref : "");
-        s->path = is_path(w->plugin) ? w->plugin : find_name(all, w->plugin);
-        s->path = s->path ? strdup(s->path) : NULL;
+        const char *path = is_path(w->plugin) ? w->plugin : find_name(all, w->plugin);
+
+        s->path = path ? strdup(path) : NULL;
         if (!s->path)
             st = no_such(all, w->plugin);
         else if ((st = tn_elf_check(s->path, &s->card, why)) < 0)
@@ -160,6 +162,6 @@ tn_status check_plugin(const struct check_wish *w, int *code)
         st = run(w, &s, &l, code);
     check_keep_end(&s);
     free(l.test);
-    free((char *)(uintptr_t)s.path);
+    free(s.path);
     return st;
 }

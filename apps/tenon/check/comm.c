@@ -1,5 +1,6 @@
 /* comm.c - ranks as forked processes: the store of files they meet in, their start and their end. */
 #include <errno.h>
+#include <ftw.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -91,74 +92,7 @@ static tn_status store_get(const char *key, void *data, uint64_t *bytes, double 
 
 static const struct tn_store store = {.struct_size = sizeof store, .set = store_set, .get = store_get};
 
-/* --- numbers */
-
-size_t tn_comm_width(uint32_t dtype)
-{
-    static const uint8_t bytes[] = {
-        [TN_F32] = 4, [TN_BF16] = 2, [TN_F16] = 2, [TN_I32] = 4, [TN_F64] = 8, [TN_I64] = 8, [TN_U8] = 1,
-    };
-
-    return bytes[dtype];
-}
-
-/* Exact for what cases use: whole numbers below 2048, infinity. */
-static uint16_t half_of(double v)
-{
-    int e;
-    double m = frexp(fabs(v), &e);
-
-    if (v == 0)
-        return 0;
-    if (isinf(v))
-        return (uint16_t)(v < 0 ? 0xfc00 : 0x7c00);
-    return (uint16_t)((v < 0 ? 0x8000 : 0) | (e + 14) << 10 | ((int)(m * 2048) & 1023));
-}
-
-static double of_half(uint16_t h)
-{
-    int e = h >> 10 & 31;
-    double v =
-        e == 31 ? (h & 1023 ? NAN : INFINITY) : ldexp(e ? 1024 + (h & 1023) : h & 1023, (e ? e : 1) - 25);
-
-    return h & 0x8000 ? -v : v;
-}
-
-void tn_comm_set(uint32_t dtype, void *p, uint64_t i, double value)
-{
-    float f = (float)value;
-    uint32_t u;
-
-    memcpy(&u, &f, 4);
-    switch (dtype) {
-    case TN_F32: ((float *)p)[i] = f; break;
-    case TN_F64: ((double *)p)[i] = value; break;
-    case TN_BF16: ((uint16_t *)p)[i] = (uint16_t)(u >> 16); break;
-    case TN_F16: ((uint16_t *)p)[i] = half_of(value); break;
-    case TN_I32: ((int32_t *)p)[i] = (int32_t)value; break;
-    case TN_I64: ((int64_t *)p)[i] = (int64_t)value; break;
-    default: ((uint8_t *)p)[i] = (uint8_t)(int)value; break;
-    }
-}
-
-double tn_comm_get(uint32_t dtype, const void *p, uint64_t i)
-{
-    uint32_t u;
-    float f;
-
-    switch (dtype) {
-    case TN_F32: return (double)((const float *)p)[i];
-    case TN_F64: return ((const double *)p)[i];
-    case TN_BF16:
-        u = (uint32_t)((const uint16_t *)p)[i] << 16;
-        memcpy(&f, &u, 4);
-        return (double)f;
-    case TN_F16: return of_half(((const uint16_t *)p)[i]);
-    case TN_I32: return ((const int32_t *)p)[i];
-    case TN_I64: return (double)((const int64_t *)p)[i];
-    default: return ((const uint8_t *)p)[i];
-    }
-}
+/* --- calls */
 
 tn_status tn_comm_do(struct tn_rank *r, struct tn_comm *c, const struct tn_transfer *t, uint32_t n)
 {
@@ -236,13 +170,15 @@ static int judge(const struct tn_comm_case *c, uint32_t rank, int status)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static void clean(void)
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
-    char command[200];
+    (void)st, (void)kind, (void)at;
+    return remove(path), 0;                      /* what can be removed is */
+}
 
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    if (system(command))
-        tn_bench_stop("cannot remove %s", folder);
+void tn_comm_remove(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* Waits for all; a rank that stopped itself is killed when the others have ended. */
@@ -282,7 +218,7 @@ int tn_comm_fork(const char *plugin, const struct tn_comm_case *c, uint32_t n, i
             child(plugin, c, i, n);
     }
     in_time = collect(c, pid, n, status);
-    clean();
+    tn_comm_remove(folder);
     return in_time;
 }
 

@@ -8,6 +8,7 @@
 #include <tenon/comm.h>
 #include <tenon/device.h>
 #include "bench.h"
+#include "number.h"
 
 struct tn_rank {
     const struct tn_comm_api *api;               /* what cases call: the plugin's, or comm_through.c's before it */
@@ -94,13 +95,11 @@ void tn_hosts_down(void);
 /* comm.c: where the store of files lies; where folders for such are made; what a rank does */
 void tn_comm_folder(const char *path);
 void tn_comm_root(const char *path);
+void tn_comm_remove(const char *path);           /* a folder and all in it */
 const struct tn_plugin *tn_comm_load(struct tn_rank *r, const char *plugin);
 void tn_comm_case_run(struct tn_rank *r, const struct tn_comm_case *c);
 double tn_comm_now(void);
 void tn_comm_sleep(double seconds);
-size_t tn_comm_width(uint32_t dtype);
-void tn_comm_set(uint32_t dtype, void *p, uint64_t i, double value);
-double tn_comm_get(uint32_t dtype, const void *p, uint64_t i);
 int tn_comm_says(const char *text);              /* does the last error of this thread have these words? */
 void tn_comm_dead(struct tn_rank *r, struct tn_comm *c);     /* must be: the world has failed */
 void tn_comm_sum_until_error(struct tn_rank *r, struct tn_comm *c, uint64_t count, double *seconds);

@@ -155,7 +155,7 @@ static void run_chain(const struct chain *k)
 static void set_chain(const struct chain *k, int turn)
 {
     for (uint64_t i = 0; i < LONG; i++)
-        tn_comm_set(TN_BF16, k->given, i, (double)((i * (uint64_t)(turn + 3) + k->l.r->rank * 7) % 113) / 64 - 0.5);
+        tn_number_set(TN_BF16, k->given, i, (double)((i * (uint64_t)(turn + 3) + k->l.r->rank * 7) % 113) / 64 - 0.5);
     copy(&k->l, k->a, k->given, k->bytes, 1);
     fill(&k->l, k->b, 0x55, k->bytes), fill(&k->l, k->c, 0x55, k->bytes), fill(&k->l, k->d, 0x55, k->l.r->size * k->bytes);
 }

@@ -191,7 +191,7 @@ static void sizes(const struct tn_comm *c, const struct tn_transfer *t, uint64_t
     case TN_SEND: *from = t->count; break;
     case TN_RECV: *to = t->count; break;
     }
-    *from *= tn_comm_width(t->dtype), *to *= tn_comm_width(t->dtype);
+    *from *= tn_number_width(t->dtype), *to *= tn_number_width(t->dtype);
 }
 
 /* A transfer of the device's memory, and where its parts are. Nothing is waited for. */

@@ -4,7 +4,6 @@
  * Under a launcher each process of it runs all cases of what is right, in one child, since MPI begins once, and the one of
  * rank 0 reports. Where the communicator takes the memory of a device, each rank has one of its own, and what is right is
  * tried by its streams as well (comm_through.c). */
-#include <ftw.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -102,12 +101,6 @@ static void only_right(struct check_run *r)
 
 /* --- under a launcher */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path);
-}
-
 static char *meeting(const struct check_subject *s, char *out, size_t room)
 {
     snprintf(out, room, "/tmp/tenon-check-%s-%u", s->job, (unsigned)getuid());
@@ -160,7 +153,7 @@ static void launched(struct check_run *r)
         tn_comm_device->close(&rank);
     tn_plugins_close();
     if (!s->rank)
-        nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        tn_comm_remove(folder);
 }
 
 /* --- the list */

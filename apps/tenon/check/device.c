@@ -1,27 +1,15 @@
-/* device.c - a device by its own functions: memory, copies, fills, queues, events, limits, leaks.
- *
- * All is looked at through copies to the host, so a device with memory of its own is checked like any other. */
+/* device.c - a device by its own functions: what it says of itself, memory, copies, fills, leaks. */
 #include <math.h>
 #include <unistd.h>
 #include "base/status.h"
-#include "bench.h"
-#include "suite.h"
+#include "device_own.h"
 
-#define SECONDS 30.0
 #define PAGE 4096u
 
-struct dev {
-    struct check_run *r;
-    const struct tn_device_api *api;
-    struct tn_device *d;
-    struct tn_queue *q;
-    struct tn_device_info info;
-};
-
-static struct dev open_dev(struct check_run *r)
+struct check_dev check_dev_open(struct check_run *r)
 {
     struct tn_bench_device b;
-    struct dev v = {.r = r, .info.struct_size = sizeof v.info};
+    struct check_dev v = {.r = r, .info.struct_size = sizeof v.info};
 
     check_device(r, r->subject->claims.kind, &b);
     v.api = b.api, v.d = b.device, v.q = b.queue;
@@ -29,7 +17,7 @@ static struct dev open_dev(struct check_run *r)
     return v;
 }
 
-static void *get(struct dev *v, uint64_t bytes)
+void *check_dev_get(struct check_dev *v, uint64_t bytes)
 {
     void *p = NULL;
 
@@ -38,30 +26,30 @@ static void *get(struct dev *v, uint64_t bytes)
     return p;
 }
 
-static void copy_on(struct dev *v, struct tn_queue *q, void *to, const void *from, uint64_t bytes, uint32_t way)
+void check_dev_copy(struct check_dev *v, struct tn_queue *q, void *to, const void *from, uint64_t bytes, uint32_t way)
 {
     if (v->api->copy(q, to, from, bytes, way) < 0)
         check_fail(v->r, "copy of %llu bytes, way %u: %s", (unsigned long long)bytes, way, check_said());
 }
 
-static void settle(struct dev *v, struct tn_queue *q)
+void check_dev_settle(struct check_dev *v, struct tn_queue *q)
 {
-    if (v->api->sync(q, SECONDS) != TN_OK)
+    if (v->api->sync(q, CHECK_SECONDS) != TN_OK)
         check_fail(v->r, "sync: %s", check_said());
 }
 
-static void fill_on(struct dev *v, struct tn_queue *q, void *to, uint32_t byte, uint64_t bytes)
+void check_dev_fill(struct check_dev *v, struct tn_queue *q, void *to, uint32_t byte, uint64_t bytes)
 {
     if (v->api->fill(q, to, byte, bytes) < 0)
         check_fail(v->r, "fill of %llu bytes: %s", (unsigned long long)bytes, check_said());
 }
 
-static void expect(struct dev *v, const void *at, const unsigned char *want, uint64_t bytes, const char *what)
+void check_dev_expect(struct check_dev *v, const void *at, const unsigned char *want, uint64_t bytes, const char *what)
 {
     unsigned char *have = malloc(bytes + 1);
 
-    copy_on(v, v->q, have, at, bytes, 2);
-    settle(v, v->q);
+    check_dev_copy(v, v->q, have, at, bytes, 2);
+    check_dev_settle(v, v->q);
     for (uint64_t i = 0; i < bytes; i++)
         if (have[i] != want[i])
             check_fail(v->r, "%s: byte %llu of %llu is %#x, should be %#x", what, (unsigned long long)i,
@@ -79,7 +67,7 @@ static void scramble(unsigned char *p, uint64_t n, uint32_t seed)
 
 static void info(struct check_run *r)
 {
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     union {
         struct tn_device_info i;
         unsigned char byte[sizeof(struct tn_device_info) + 64];
@@ -112,11 +100,11 @@ static void alloc(struct check_run *r)
 {
     static const uint64_t sizes[] = {1, 2, 3, 63, 64, 65, 1000, 4095, 4096, 4097, 65537, 1 << 20, (1 << 20) + 1, 16 << 20};
     enum { N = sizeof sizes / sizeof *sizes };
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     char *p[N];
 
     for (int i = 0; i < N; i++) {
-        p[i] = get(&v, sizes[i]);
+        p[i] = check_dev_get(&v, sizes[i]);
         if ((uintptr_t)p[i] % v.info.alignment)
             check_fail(r, "alloc of %llu bytes gives %p, which is not aligned to %llu", (unsigned long long)sizes[i],
                        (void *)p[i], (unsigned long long)v.info.alignment);
@@ -124,13 +112,13 @@ static void alloc(struct check_run *r)
             if (p[i] < p[k] + sizes[k] && p[k] < p[i] + sizes[i])
                 check_fail(r, "two pieces of memory overlap: %p of %llu bytes and %p of %llu", (void *)p[k],
                            (unsigned long long)sizes[k], (void *)p[i], (unsigned long long)sizes[i]);
-        fill_on(&v, v.q, p[i], (uint32_t)i + 1, sizes[i]);
+        check_dev_fill(&v, v.q, p[i], (uint32_t)i + 1, sizes[i]);
     }
     for (int i = 0; i < N; i++) {
         unsigned char *want = malloc(sizes[i]);
 
         memset(want, i + 1, sizes[i]);
-        expect(&v, p[i], want, sizes[i], "after all were filled");
+        check_dev_expect(&v, p[i], want, sizes[i], "after all were filled");
         free(want);
     }
     for (int i = 0; i < N; i += 2)
@@ -145,7 +133,7 @@ static void alloc(struct check_run *r)
 static void too_much(struct check_run *r)
 {
     static const uint64_t sizes[] = {UINT64_C(1) << 50, UINT64_C(1) << 62, UINT64_MAX - 4096, UINT64_MAX};
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         void *p = NULL;
@@ -160,7 +148,7 @@ static void too_much(struct check_run *r)
                        (int)s, TN_ERR_MEMORY);
         if (!*tn_error_text())
             check_fail(r, "alloc of %llu bytes fails without a sentence", (unsigned long long)sizes[i]);
-        v.api->free(v.d, get(&v, 1000));
+        v.api->free(v.d, check_dev_get(&v, 1000));
     }
 }
 
@@ -182,7 +170,7 @@ static void leaks(struct check_run *r)
     enum { TURNS = 60, BYTES = 4 << 20, MOST = 64 << 20 };
     const struct tn_device_api *api = check_table(r, TN_DEVICE_ID);
     struct tn_device_info i[2] = {{.struct_size = sizeof i[0]}, {.struct_size = sizeof i[1]}};
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     uint64_t rss = 0;
 
     for (int turn = 0; turn < TURNS; turn++) {
@@ -193,12 +181,12 @@ static void leaks(struct check_run *r)
 
         if (turn == 2)
             rss = resident(), check_must(r, api->info(v.d, &i[0]) >= 0);
-        p = get(&v, BYTES);
-        fill_on(&v, v.q, p, 1, BYTES);
-        settle(&v, v.q);
+        p = check_dev_get(&v, BYTES);
+        check_dev_fill(&v, v.q, p, 1, BYTES);
+        check_dev_settle(&v, v.q);
         v.api->free(v.d, p);
         check_must(r, api->queue(v.d, &q) >= 0 && api->event(v.d, &e) >= 0);
-        check_must(r, api->record(e, q) >= 0 && api->sync(q, SECONDS) == TN_OK);
+        check_must(r, api->record(e, q) >= 0 && api->sync(q, CHECK_SECONDS) == TN_OK);
         api->event_close(e), api->queue_close(q);
         if (turn % 10 == 0) {
             check_must(r, api->open(0, &d) >= 0);
@@ -220,9 +208,9 @@ static void copies(struct check_run *r)
 {
     static const uint64_t sizes[] = {0, 1, 3, 63, 64, 65, 4095, 4097, 100003, (1 << 20) + 5}, shifts[] = {0, 1, 7, 64};
     const uint64_t room = (2 << 20) + 2 * PAGE;
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     unsigned char *from = malloc(room), *want = malloc(room), *host = malloc(room);
-    char *a = get(&v, room), *b = get(&v, room);
+    char *a = check_dev_get(&v, room), *b = check_dev_get(&v, room);
 
     scramble(from, room, 5);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -230,16 +218,16 @@ static void copies(struct check_run *r)
             const uint64_t n = sizes[i], at = PAGE + shifts[k], all = n + 2 * PAGE;
 
             memset(want, 0x11, room), memset(host, 0x33, room);
-            fill_on(&v, v.q, a, 0x11, all), fill_on(&v, v.q, b, 0x11, all);
-            copy_on(&v, v.q, a + at, from + shifts[k], n, 1);
+            check_dev_fill(&v, v.q, a, 0x11, all), check_dev_fill(&v, v.q, b, 0x11, all);
+            check_dev_copy(&v, v.q, a + at, from + shifts[k], n, 1);
             memcpy(want + at, from + shifts[k], n);
-            settle(&v, v.q);
-            expect(&v, a, want, all, "host to device");
-            copy_on(&v, v.q, b + at, a + at, n, 0);
-            settle(&v, v.q);
-            expect(&v, b, want, all, "device to device");
-            copy_on(&v, v.q, host + at, b + at, n, 2);
-            settle(&v, v.q);
+            check_dev_settle(&v, v.q);
+            check_dev_expect(&v, a, want, all, "host to device");
+            check_dev_copy(&v, v.q, b + at, a + at, n, 0);
+            check_dev_settle(&v, v.q);
+            check_dev_expect(&v, b, want, all, "device to device");
+            check_dev_copy(&v, v.q, host + at, b + at, n, 2);
+            check_dev_settle(&v, v.q);
             if (memcmp(host + at, from + shifts[k], n) || host[at - 1] != 0x33 || host[at + n] != 0x33)
                 check_fail(r, "device to host: %llu bytes from %llu on are not right", (unsigned long long)n, (unsigned long long)at);
         }
@@ -250,9 +238,9 @@ static void fills(struct check_run *r)
     static const uint64_t sizes[] = {0, 1, 2, 3, 5, 64, 1001, 65537, (2 << 20) + 3};
     static const uint32_t bytes[] = {0, 0xff, 0x5a};
     const uint64_t room = (3 << 20) + 2 * PAGE;
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     unsigned char *want = malloc(room);
-    char *p = get(&v, room);
+    char *p = check_dev_get(&v, room);
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (size_t k = 0; k < 3; k++) {
@@ -260,10 +248,10 @@ static void fills(struct check_run *r)
 
             memset(want, 0x77, room);
             memset(want + at, (int)bytes[k], sizes[i]);
-            fill_on(&v, v.q, p, 0x77, sizes[i] + 2 * PAGE);
-            fill_on(&v, v.q, p + at, bytes[k], sizes[i]);
-            settle(&v, v.q);
-            expect(&v, p, want, sizes[i] + 2 * PAGE, "fill");
+            check_dev_fill(&v, v.q, p, 0x77, sizes[i] + 2 * PAGE);
+            check_dev_fill(&v, v.q, p + at, bytes[k], sizes[i]);
+            check_dev_settle(&v, v.q);
+            check_dev_expect(&v, p, want, sizes[i] + 2 * PAGE, "fill");
         }
 }
 
@@ -271,127 +259,27 @@ static void fills(struct check_run *r)
 static void taken(struct check_run *r)
 {
     enum { N = 1 << 20 };
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     unsigned char *from = malloc(N), *want = malloc(N);
-    char *p = get(&v, N);
+    char *p = check_dev_get(&v, N);
 
     for (uint32_t turn = 0; turn < 4; turn++) {
         scramble(from, N, turn);
         memcpy(want, from, N);
-        copy_on(&v, v.q, p, from, N, 1);
+        check_dev_copy(&v, v.q, p, from, N, 1);
         memset(from, 0xee, N);
-        settle(&v, v.q);
-        expect(&v, p, want, N, "a copy whose source was changed after the call");
+        check_dev_settle(&v, v.q);
+        check_dev_expect(&v, p, want, N, "a copy whose source was changed after the call");
     }
-}
-
-/* --- order */
-
-/* One queue runs in the order of calls. */
-static void order(struct check_run *r)
-{
-    enum { N = 3 << 18, STEPS = 60 };
-    struct dev v = open_dev(r);
-    unsigned char *host = calloc(1, N);
-    char *p[3];
-
-    for (int i = 0; i < 3; i++)
-        p[i] = get(&v, N);
-    fill_on(&v, v.q, p[0], 0, N);
-    for (uint32_t s = 1; s <= STEPS; s++) {      /* a prefix that gets longer each time, handed round */
-        fill_on(&v, v.q, p[(s - 1) % 3], s, (uint64_t)N * s / STEPS);
-        copy_on(&v, v.q, p[s % 3], p[(s - 1) % 3], N, 0);
-    }
-    settle(&v, v.q);
-    memset(host, STEPS, N);
-    expect(&v, p[STEPS % 3], host, N, "fills and copies in turn");
-}
-
-/* Two queues, each waiting for the other's event; an event is used again, and one that was never recorded holds nobody up. */
-static void events(struct check_run *r)
-{
-    enum { N = 1 << 20, STEPS = 40 };
-    struct dev v = open_dev(r);
-    struct tn_queue *q[2] = {v.q, NULL};
-    struct tn_event *e[2] = {NULL, NULL}, *never = NULL;
-    unsigned char *want = malloc(N);
-    char *a = get(&v, N), *b = get(&v, N);
-
-    check_must(r, v.api->queue(v.d, &q[1]) >= 0 && v.api->event(v.d, &never) >= 0);
-    for (int i = 0; i < 2; i++)
-        check_must(r, v.api->event(v.d, &e[i]) >= 0);
-    check_must(r, v.api->wait(q[1], never) >= 0);
-    for (uint32_t s = 1; s <= STEPS; s++) {
-        fill_on(&v, q[0], a, s, N);
-        check_must(r, v.api->record(e[0], q[0]) >= 0 && v.api->wait(q[1], e[0]) >= 0);
-        copy_on(&v, q[1], b, a, N, 0);
-        check_must(r, v.api->record(e[1], q[1]) >= 0 && v.api->wait(q[0], e[1]) >= 0);
-    }
-    settle(&v, q[1]);
-    memset(want, STEPS, N);
-    expect(&v, b, want, N, "two queues by turns");
-    for (int i = 0; i < 2; i++)
-        v.api->event_close(e[i]);
-    v.api->event_close(never);
-    v.api->queue_close(q[1]);
-}
-
-static void many(struct check_run *r)
-{
-    enum { QUEUES = 16, EVENTS = 200 };
-    struct dev v = open_dev(r);
-    struct tn_queue *q[QUEUES];
-    struct tn_event *e[EVENTS];
-    unsigned char want[QUEUES];
-    char *p = get(&v, QUEUES);
-
-    for (int i = 0; i < QUEUES; i++)
-        check_must(r, v.api->queue(v.d, &q[i]) >= 0);
-    for (int i = 0; i < EVENTS; i++)
-        check_must(r, v.api->event(v.d, &e[i]) >= 0);
-    for (uint32_t i = 0; i < QUEUES; i++)
-        fill_on(&v, q[i], p + i, i, 1), want[i] = (unsigned char)i;
-    for (int i = 0; i < EVENTS; i++)
-        check_must(r, v.api->record(e[i], q[i % QUEUES]) >= 0 && v.api->wait(v.q, e[i]) >= 0);
-    settle(&v, v.q);
-    expect(&v, p, want, QUEUES, "many queues");
-    for (int i = 0; i < EVENTS; i++)
-        v.api->event_close(e[i]);
-    for (int i = 0; i < QUEUES; i++)
-        v.api->queue_close(q[i]);
-    v.api->free(v.d, p);
-    v.api->queue_close(v.q);
-    v.api->close(v.d);
-}
-
-/* The limit holds: done, or TN_ERR_TIMEOUT, but no longer than it says; afterwards all is as before. */
-static void limit(struct check_run *r)
-{
-    enum { N = 64 << 20 };
-    struct dev v = open_dev(r);
-    char *p = get(&v, N);
-    double begin = check_now();
-    tn_status s;
-
-    check_must(r, v.api->sync(v.q, 0) == TN_OK); /* nothing is on it */
-    for (int i = 0; i < 20; i++)
-        fill_on(&v, v.q, p, (uint32_t)i, N);
-    begin = check_now();
-    s = v.api->sync(v.q, 0.001);
-    if (s != TN_OK && s != TN_ERR_TIMEOUT)
-        check_fail(r, "sync with a limit of 1 ms is status %d; TN_ERR_TIMEOUT is %d: %s", (int)s, TN_ERR_TIMEOUT, check_said());
-    if (check_now() - begin > 1)
-        check_fail(r, "sync with a limit of 1 ms took %.1f s", check_now() - begin);
-    settle(&v, v.q);
 }
 
 static void host_memory(struct check_run *r)
 {
     enum { N = (1 << 20) + 7 };
-    struct dev v = open_dev(r);
+    struct check_dev v = check_dev_open(r);
     unsigned char *want = malloc(N);
     void *h[2] = {NULL, NULL};
-    char *p = get(&v, N);
+    char *p = check_dev_get(&v, N);
 
     if (!v.api->host_alloc && !v.api->host_free)
         check_skip(r, "it has no page-locked memory");
@@ -401,53 +289,11 @@ static void host_memory(struct check_run *r)
             check_fail(r, "host_alloc: %s", check_said());
     scramble(want, N, 9);
     memcpy(h[0], want, N), memset(h[1], 0, N);
-    copy_on(&v, v.q, p, h[0], N, 1);
-    copy_on(&v, v.q, h[1], p, N, 2);
-    settle(&v, v.q);
+    check_dev_copy(&v, v.q, p, h[0], N, 1);
+    check_dev_copy(&v, v.q, h[1], p, N, 2);
+    check_dev_settle(&v, v.q);
     check_must(r, !memcmp(h[1], want, N));
     v.api->host_free(v.d, h[0]), v.api->host_free(v.d, h[1]);
-}
-
-/* --- recording */
-
-static void capture(struct check_run *r)
-{
-    const struct tn_device_capture *c = tn_plugin_table(check_open(r), TN_DEVICE_CAPTURE_ID);
-    enum { N = 100003 };
-    struct tn_recording *made = NULL;
-    unsigned char *want = malloc(N);
-    struct dev v;
-    char *a, *b;
-
-    if (!c)
-        check_skip(r, "it records nothing");
-    v = open_dev(r);
-    check_must(r, !strcmp(c->kind, v.api->kind));
-    a = get(&v, N), b = get(&v, N);
-    fill_on(&v, v.q, a, 1, N), fill_on(&v, v.q, b, 2, N);
-    settle(&v, v.q);
-    check_must(r, c->begin(v.q) >= 0);
-    copy_on(&v, v.q, b, a, N, 0);
-    fill_on(&v, v.q, a, 7, N);
-    check_must(r, c->end(v.q, &made) >= 0 && made);
-    memset(want, 2, N);
-    expect(&v, b, want, N, "what was recorded and not replayed");
-    for (int turn = 0; turn < 2; turn++) {
-        check_must(r, c->replay(made, v.q) >= 0);
-        settle(&v, v.q);
-        memset(want, turn ? 7 : 1, N);
-        expect(&v, b, want, N, turn ? "the second replay" : "the first replay");
-    }
-    fill_on(&v, v.q, a, 9, N);                   /* not waited for */
-    check_must(r, c->replay(made, v.q) >= 0);
-    fill_on(&v, v.q, a, 3, N);
-    settle(&v, v.q);
-    memset(want, 9, N);
-    expect(&v, b, want, N, "a replay between other work on the queue: what it copied");
-    memset(want, 3, N);
-    expect(&v, a, want, N, "a replay between other work on the queue: what came behind it");
-    c->close(made);
-    c->close(NULL);
 }
 
 void check_list_device(struct check_list *l, const struct check_subject *s)
@@ -460,11 +306,7 @@ void check_list_device(struct check_list *l, const struct check_subject *s)
     check_add(l, copies, "copies of all ways, odd sizes and odd addresses", "device/copies");
     check_add(l, fills, "fills of odd sizes and addresses", "device/fills");
     check_add(l, taken, "a copy takes what it was given before it returns", "device/taken");
-    check_add(l, order, "a queue keeps its order", "device/order");
-    check_add(l, events, "events between queues", "device/events");
-    check_add(l, many, "16 queues and 200 events", "device/many");
-    check_add(l, limit, "the limit of sync", "device/limit");
     check_add(l, host_memory, "page-locked memory", "device/host-memory");
-    check_add(l, capture, "recording and replay", "device/capture");
+    check_list_queues(l);
     check_add(l, leaks, "what is given back is free again", "device/leaks");
 }

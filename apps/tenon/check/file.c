@@ -28,6 +28,12 @@ struct symbols {
     size_t bytes, n, text_bytes;
 };
 
+/* No sum that could wrap. */
+static int within(const struct symbols *s, uint64_t offset, uint64_t bytes)
+{
+    return offset <= s->bytes && bytes <= s->bytes - offset;
+}
+
 static void read_symbols(struct check_run *r, struct symbols *out)
 {
     const int fd = open(r->subject->path, O_RDONLY | O_CLOEXEC);
@@ -42,7 +48,8 @@ static void read_symbols(struct check_run *r, struct symbols *out)
         check_fail(r, "cannot be read: %s", strerror(errno));
     out->bytes = (size_t)st.st_size;
     e = (const void *)out->map;
-    if (!e->e_shoff || e->e_shoff % 8 || e->e_shoff + (uint64_t)e->e_shnum * sizeof(Elf64_Shdr) > out->bytes)
+    close(fd);
+    if (!e->e_shoff || e->e_shoff % 8 || !within(out, e->e_shoff, (uint64_t)e->e_shnum * sizeof(Elf64_Shdr)))
         check_skip(r, "the file has no table of sections, so its symbols cannot be listed");
     for (uint32_t i = 0; i < e->e_shnum; i++) {
         const Elf64_Shdr *all = (const void *)(out->map + e->e_shoff), *h = &all[i];
@@ -51,9 +58,8 @@ static void read_symbols(struct check_run *r, struct symbols *out)
             continue;
         out->symbol = (const void *)(out->map + h->sh_offset), out->n = h->sh_size / sizeof *out->symbol;
         out->text = out->map + all[h->sh_link].sh_offset, out->text_bytes = all[h->sh_link].sh_size;
-        if (h->sh_offset + h->sh_size > out->bytes ||
-            all[h->sh_link].sh_offset + out->text_bytes > out->bytes || !out->text_bytes ||
-            out->text[out->text_bytes - 1])
+        if (!within(out, h->sh_offset, h->sh_size) || !within(out, all[h->sh_link].sh_offset, out->text_bytes) ||
+            !out->text_bytes || out->text[out->text_bytes - 1])
             check_fail(r, "its table of symbols is damaged");
     }
 }
@@ -266,7 +272,7 @@ static void probes(struct check_run *r)
     }
 }
 
-/* In reverse order of the start, by itself. */
+/* Its stop, if it has one, comes back. */
 static void stops(struct check_run *r)
 {
     check_open(r);

@@ -4,7 +4,6 @@
  * wait for its end, and removes the folder. What a plugin has started and let go of (a daemon) becomes a child of this
  * process, and ends with the check. */
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,20 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/status.h"
+#include "comm.h"
 #include "suite.h"
 
 static pid_t keeper;
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind, (void)at;
-    return remove(path), 0;                      /* what can be removed is */
-}
-
-static void remove_folder(const char *folder)
-{
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
 
 static void pause_ms(long ms)
 {
@@ -51,7 +40,7 @@ _Noreturn static void keep(const char *folder, pid_t checker)
     while (getppid() == checker && sigwait(&wait_for, &number))
         ;
     for (int i = 0; i < 50 && access(folder, F_OK) == 0; i++) {
-        remove_folder(folder);
+        tn_comm_remove(folder);
         pause_ms(20);
     }
     _exit(0);
@@ -125,6 +114,6 @@ void check_keep_end(struct check_subject *s)
     end_strays();                                /* the keeper among them */
     if (keeper > 0)
         kill(keeper, SIGKILL), waitpid(keeper, NULL, 0);
-    remove_folder(s->folder);
+    tn_comm_remove(s->folder);
     keeper = 0, *s->folder = 0;
 }

@@ -43,7 +43,7 @@ const struct tn_device_api *check_find_device(struct check_run *r, const char *k
     if (!strcmp(kind, "cpu"))
         return check_ref(r, TN_DEVICE_ID);
     d = NULL;
-    if (tn_registry_open(NULL, &all) < 0 || tn_registry_device(all, "its memory", kind, &d) < 0)
+    if (tn_registry_open(r->subject->plugins_path, &all) < 0 || tn_registry_device(all, "its memory", kind, &d) < 0)
         snprintf(why, room, "no plugin is the device %s: %s", kind, check_said());
     tn_registry_close(all);
     return d;

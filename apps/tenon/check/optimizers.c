@@ -312,36 +312,62 @@ static void near(struct check_run *r, const char *name, int64_t e, double have, 
     r->result->worst = fmax(r->result->worst, off);
 }
 
+#define MOST_SLOTS 16
+
+/* A parameter among the tensors, its slots, and the largest that each of those has become. */
+struct parameter {
+    uint32_t at, slots, slot[MOST_SLOTS];
+    double largest[MOST_SLOTS];
+};
+
+static struct parameter find_parameter(struct check_run *r, const struct meaning *m, struct tn_session *s, const struct state *b, uint32_t at)
+{
+    struct parameter p = {.at = at};
+
+    for (const struct tn_slot *k = m->slots; k && k->name; k++, p.slots++) {
+        const uint32_t slot = p.slots < MOST_SLOTS ? slot_tensor(s, at, k->name) : UINT32_MAX;
+
+        if (slot == UINT32_MAX)
+            check_fail(r, "the slot %s of %s is not among what is saved", k->name, tn_session_tensor(s, at)->name);
+        p.slot[p.slots] = slot;
+        p.largest[p.slots] = largest(tn_session_tensor(s, slot), b->tensor[slot]);
+    }
+    return p;
+}
+
+static double number_in(const struct tn_session *s, const struct state *x, uint32_t tensor, int64_t e)
+{
+    return tn_kit_load(tn_session_tensor(s, tensor)->dtype, x->tensor[tensor], e);
+}
+
+static void compare_element(struct check_run *r, const struct meaning *m, struct tn_session *s, const struct state *a, const struct state *b,
+                            const struct parameter *p, int64_t e, double lr, int t)
+{
+    const struct tn_session_tensor *w = tn_session_tensor(s, p->at);
+    const double before = number_in(s, a, p->at, e);
+    struct formula f;
+
+    begin(m, &f, before);
+    for (uint32_t k = 0; k < p->slots; k++)
+        formula_set(&f, m->slots[k].name, number_in(s, a, p->slot[k], e));
+    step(r, m, &f, (double)b->grad[p->at][e], lr, t, w->rank >= 2);
+    near(r, w->name, e, number_in(s, b, p->at, e), formula_get(&f, "w"), formula_get(&f, "w") - before, 0, 0);
+    for (uint32_t k = 0; k < p->slots; k++) {
+        const struct tn_session_tensor *slot = tn_session_tensor(s, p->slot[k]);
+        const double want = formula_get(&f, m->slots[k].name);
+
+        near(r, slot->name, e, number_in(s, b, p->slot[k], e), want, want, p->largest[k], rounding(slot->dtype, want));
+    }
+}
+
 static void compare(struct check_run *r, const struct meaning *m, struct tn_session *s, const struct state *a, const struct state *b,
                     double lr, int t)
 {
     for (uint32_t i = 0; i < a->n && !tn_session_tensor(s, i)->is_state; i++) {
-        const struct tn_session_tensor *w = tn_session_tensor(s, i);
+        const struct parameter p = find_parameter(r, m, s, b, i);
 
-        for (int64_t e = 0; e < elements(w); e++) {
-            const double before = tn_kit_load(w->dtype, a->tensor[i], e);
-            struct formula f;
-
-            begin(m, &f, before);
-            for (const struct tn_slot *k = m->slots; k && k->name; k++) {
-                const uint32_t at = slot_tensor(s, i, k->name);
-
-                if (at == UINT32_MAX)
-                    check_fail(r, "the slot %s of %s is not among what is saved", k->name, w->name);
-                formula_set(&f, k->name, tn_kit_load(tn_session_tensor(s, at)->dtype, a->tensor[at], e));
-            }
-            step(r, m, &f, (double)b->grad[i][e], lr, t, w->rank >= 2);
-            near(r, w->name, e, tn_kit_load(w->dtype, b->tensor[i], e), formula_get(&f, "w"), formula_get(&f, "w") - before,
-                 0, 0);
-            for (const struct tn_slot *k = m->slots; k && k->name; k++) {
-                const uint32_t at = slot_tensor(s, i, k->name);
-                const struct tn_session_tensor *slot = tn_session_tensor(s, at);
-                const double want = formula_get(&f, k->name);
-
-                near(r, slot->name, e, tn_kit_load(slot->dtype, b->tensor[at], e), want, want,
-                     largest(slot, b->tensor[at]), rounding(slot->dtype, want));
-            }
-        }
+        for (int64_t e = 0; e < elements(tn_session_tensor(s, i)); e++)
+            compare_element(r, m, s, a, b, &p, e, lr, t);
     }
 }
 
@@ -376,43 +402,26 @@ static void trains(struct check_run *r)
 
 /* --- by the program */
 
-struct words {
-    char text[CHECK_OPTIONS + 24][300];
-    char *argv[CHECK_OPTIONS + 26];
-    uint32_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(w->text[w->n], sizeof w->text[0], fmt, ap);
-    va_end(ap);
-    w->argv[w->n] = w->text[w->n];
-    w->argv[++w->n] = NULL;
-}
-
-static void add_usual(struct words *w, const struct check_subject *s, int moved)
+static void add_usual(struct check_words *w, const struct check_subject *s, int moved)
 {
     static const char *const usual[] = {"model.n_layer=2", "model.n_head=3", "model.n_embd=15", "model.block_size=9",
                                         "train.seq_len=9", "train.global_batch=12", "backend.threads=1", "backend.device=cpu",
                                         "optimizer.lr=0.01"};
 
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-        add(w, "%s", usual[i]);
-    add(w, "optimizer.name=%s", s->card.note.name);
-    add(w, "plugins.path=%s", s->real);
+        check_word(w, "%s", usual[i]);
+    check_word(w, "optimizer.name=%s", s->card.note.name);
+    check_word(w, "plugins.path=%s", s->real);
     for (uint32_t i = 0; i < s->claims.options; i++)
         if (moved && !is_text(&s->claims.option[i]))
-            add(w, "optimizer.%s=%.17g", s->claims.option[i].key, value_of(&s->claims.option[i], moved));
+            check_word(w, "optimizer.%s=%.17g", s->claims.option[i].key, value_of(&s->claims.option[i], moved));
 }
 
-static void must_run(struct check_run *r, struct words *w)
+static void must_run(struct check_run *r, struct check_words *w)
 {
     char said[800];
 
-    if (check_tenon(r, w->argv, said, sizeof said))
+    if (check_tenon(r, w, said, sizeof said))
         check_fail(r, "tenon %s: %s", w->argv[1], said);
 }
 
@@ -423,11 +432,12 @@ static void sharded(struct check_run *r)
     } layout[] = {{1, 2}, {2, 3}, {3, 2}};
 
     for (size_t i = 0; i < sizeof layout / sizeof *layout; i++) {
-        struct words w = {.n = 0};
+        struct check_words w = {.n = 0};
 
-        add(&w, "tenon"), add(&w, "verify"), add(&w, "--worst=1"), add(&w, "--ranks=%d", layout[i].ranks);
-        add(&w, "parallel.zero=%d", layout[i].zero), add(&w, "parallel.dp=%d", layout[i].ranks);
-        add(&w, "model.vocab_size=65"), add(&w, "backend.comm=gloo"), add(&w, "backend.kernels=ref");
+        check_word(&w, "tenon"), check_word(&w, "verify"), check_word(&w, "--worst=1");
+        check_word(&w, "--ranks=%d", layout[i].ranks), check_word(&w, "parallel.dp=%d", layout[i].ranks);
+        check_word(&w, "parallel.zero=%d", layout[i].zero);
+        check_word(&w, "model.vocab_size=65"), check_word(&w, "backend.comm=gloo"), check_word(&w, "backend.kernels=ref");
         add_usual(&w, r->subject, ((const struct position *)r->test->with)->moved);
         must_run(r, &w);
         r->result->variants++;
@@ -437,7 +447,7 @@ static void sharded(struct check_run *r)
 static void prepare_data(struct check_run *r, const char *name)
 {
     char path[200];
-    struct words w = {.n = 0};
+    struct check_words w = {.n = 0};
     FILE *f;
 
     snprintf(path, sizeof path, "%s/%s.txt", r->subject->folder, name);
@@ -446,18 +456,19 @@ static void prepare_data(struct check_run *r, const char *name)
         fprintf(f, "line %d: no words are left for the %dth time\n", i, i * 7 % 31);
     if (!f || fclose(f))
         check_fail(r, "%s cannot be written", path);
-    add(&w, "tenon"), add(&w, "prepare"), add(&w, "--input=%s.txt", name), add(&w, "--out=%s.data", name);
-    add(&w, "--tokenizer=char");
+    check_word(&w, "tenon"), check_word(&w, "prepare"), check_word(&w, "--tokenizer=char");
+    check_word(&w, "--input=%s.txt", name), check_word(&w, "--out=%s.data", name);
     must_run(r, &w);
 }
 
 static void train(struct check_run *r, const char *name, const char *run, int steps)
 {
-    struct words w = {.n = 0};
+    struct check_words w = {.n = 0};
 
-    add(&w, "tenon"), add(&w, "train"), add(&w, "data.dir=%s.data", name), add(&w, "checkpoint.dir=%s.%s", name, run);
-    add(&w, "train.steps=%d", steps), add(&w, "train.eval_interval=0"), add(&w, "checkpoint.interval=0");
-    add(&w, "backend.kernels=ref"), add(&w, "backend.comm=self"), add(&w, "train.micro_batch=6");
+    check_word(&w, "tenon"), check_word(&w, "train"), check_word(&w, "data.dir=%s.data", name);
+    check_word(&w, "checkpoint.dir=%s.%s", name, run);
+    check_word(&w, "train.steps=%d", steps), check_word(&w, "train.eval_interval=0"), check_word(&w, "checkpoint.interval=0");
+    check_word(&w, "backend.kernels=ref"), check_word(&w, "backend.comm=self"), check_word(&w, "train.micro_batch=6");
     add_usual(&w, r->subject, ((const struct position *)r->test->with)->moved);
     must_run(r, &w);
 }

@@ -12,7 +12,6 @@
 #include "suite.h"
 
 #define LIMIT 60
-#define MOST_WORDS 40
 
 struct layout {
     const char *label, *what, *words;            /* settings; AXIS stands for the axis */
@@ -44,34 +43,15 @@ static const char usual[] = "model.n_layer=4 model.n_head=3 model.n_embd=27 mode
 
 /* --- one run */
 
-struct words {
-    char text[MOST_WORDS][200];
-    char *argv[MOST_WORDS + 1];
-    uint32_t n;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct words *w, const char *fmt, ...)
-{
-    va_list ap;
-
-    if (w->n == MOST_WORDS)
-        return;
-    va_start(ap, fmt);
-    vsnprintf(w->text[w->n], sizeof w->text[0], fmt, ap);
-    va_end(ap);
-    w->argv[w->n] = w->text[w->n];
-    w->argv[++w->n] = NULL;
-}
-
-static void add_words(struct words *w, const char *words, uint32_t micro)
+static void add_words(struct check_words *w, const char *words, uint32_t micro)
 {
     for (const char *s = words; *s; s += strspn(s, " ")) {
         const int n = (int)strcspn(s, " ");
 
         if (n > 6 && !strncmp(s + n - 5, "MICRO", 5))
-            add(w, "%.*s%u", n - 5, s, micro);
+            check_word(w, "%.*s%u", n - 5, s, micro);
         else
-            add(w, "%.*s", n, s);
+            check_word(w, "%.*s", n, s);
         s += n;
     }
 }
@@ -86,35 +66,35 @@ struct trial {
 };
 
 /* A strategy that shards is only asked for with zero of at least 1. */
-static void compose(struct words *w, const struct check_subject *s, const struct trial *t)
+static void compose(struct check_words *w, const struct check_subject *s, const struct trial *t)
 {
     const struct layout *l = t->layout;
     const uint32_t dp = !strcmp(t->axis, "dp") ? l->ranks : l->with && !strcmp(l->with, "dp") ? 2 : 1;
 
-    add(w, "tenon"), add(w, "verify"), add(w, "--worst=1");
-    add(w, "--ranks=%u", l->ranks * (l->with ? 2 : 1));
+    check_word(w, "tenon"), check_word(w, "verify"), check_word(w, "--worst=1");
+    check_word(w, "--ranks=%u", l->ranks * (l->with ? 2 : 1));
     add_words(w, usual, 0);
     add_words(w, l->words, 12 / dp);
-    add(w, "parallel.%s=%u", t->axis, l->ranks);
+    check_word(w, "parallel.%s=%u", t->axis, l->ranks);
     if (l->with)
-        add(w, "parallel.%s=2", l->with);
+        check_word(w, "parallel.%s=2", l->with);
     if (t->zero)
-        add(w, "parallel.zero=%u", t->zero);
+        check_word(w, "parallel.zero=%u", t->zero);
     if (*t->option)
-        add(w, "parallel.%s", t->option);
-    add(w, "plugins.%s=%s", t->axis, s->card.note.name);
-    add(w, "plugins.path=%s", s->real);
+        check_word(w, "parallel.%s", t->option);
+    check_word(w, "plugins.%s=%s", t->axis, s->card.note.name);
+    check_word(w, "plugins.path=%s", s->real);
 }
 
 static void verify(struct check_run *r)
 {
     const struct trial *t = r->test->with;
-    struct words w = {.n = 0};
+    struct check_words w = {.n = 0};
     char said[900];
     int code;
 
     compose(&w, r->subject, t);
-    code = check_tenon(r, w.argv, said, sizeof said);
+    code = check_tenon(r, &w, said, sizeof said);
     r->result->variants = 1;
     if (!code)
         return;

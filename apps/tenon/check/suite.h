@@ -12,7 +12,7 @@
  *   comms.c        communicators, by the cases of comm_values.c, comm_failures.c, comm_streams.c; comm_ranks.c finds out how
  *                  ranks can be had, comm_device.c gives each a device, comm_through.c hands its memory on
  *   gradient.c     adjoint kernels against differences of the forward
- *   device.c       memory, queues, events
+ *   device.c       memory; queues.c: queues, events, recordings
  *
  * The process that lists and reports never loads the plugin. A test is a function that runs in a forked child, loads
  * what it needs and comes to one end: it returns, or calls check_fail, check_skip or check_decline, which do not. A
@@ -36,7 +36,7 @@ struct check_result {
 };
 
 /* What a plugin says of itself, asked in a child. */
-#define CHECK_CLAIMS 64
+#define CHECK_CLAIMS 128
 #define CHECK_OPTIONS 32
 struct check_claims {
     int32_t loads;                               /* else why says it */
@@ -62,7 +62,8 @@ struct check_claims {
 enum check_ranks { CHECK_NO_RANKS, CHECK_PROCESSES, CHECK_THREADS, CHECK_ONE_RANK, CHECK_LAUNCHED, CHECK_UNLAUNCHED };
 
 struct check_subject {
-    const char *path;
+    char *path;                                  /* owned */
+    const char *plugins_path;                    /* where other plugins are looked for first; NULL: the usual places alone */
     char real[4096];                             /* the same, absolute */
     struct tn_card card;
     char axis[8];                                /* of a strategy, if the user said one */
@@ -144,9 +145,17 @@ const struct tn_device_api *check_find_device(struct check_run *r, const char *k
  * the host's. */
 int check_device(struct check_run *r, const char *kind, struct tn_bench_device *out);
 
-/* --- tenon.c: this program with these arguments, in the folder of the check. Returns its exit status; words: the last
- * thing it said. */
-int check_tenon(struct check_run *r, char **argv, char *words, size_t room);
+/* --- tenon.c: this program with these words, in the folder of the check. Returns its exit status; said: the last thing it
+ * said. */
+#define CHECK_WORDS 80
+struct check_words {
+    char text[CHECK_WORDS][300];
+    char *argv[CHECK_WORDS + 1];
+    uint32_t n;
+};
+/* One more, until there are CHECK_WORDS. */
+__attribute__((format(printf, 2, 3))) void check_word(struct check_words *w, const char *fmt, ...);
+int check_tenon(struct check_run *r, struct check_words *w, char *said, size_t room);
 
 /* --- keeper.c: the folder of the check, and the end of what was started and let go of. An end too much is none. */
 tn_status check_keep_begin(struct check_subject *s);

@@ -50,7 +50,20 @@ static void last_words(char *text, char *out, size_t room)
             snprintf(out, room, "%s", line);
 }
 
-int check_tenon(struct check_run *r, char **argv, char *words, size_t room)
+void check_word(struct check_words *w, const char *fmt, ...)
+{
+    va_list ap;
+
+    if (w->n == CHECK_WORDS)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(w->text[w->n], sizeof w->text[0], fmt, ap);
+    va_end(ap);
+    w->argv[w->n] = w->text[w->n];
+    w->argv[++w->n] = NULL;
+}
+
+int check_tenon(struct check_run *r, struct check_words *w, char *said, size_t room)
 {
     enum { MOST = 1 << 20 };
     static char text[MOST];
@@ -64,7 +77,7 @@ int check_tenon(struct check_run *r, char **argv, char *words, size_t room)
     if (pipe2(fd, O_CLOEXEC) || (pid = fork()) < 0)
         check_fail(r, "no process: %s", strerror(errno));
     if (!pid)
-        become(r->subject->folder, argv, fd[1]);
+        become(r->subject->folder, w->argv, fd[1]);
     close(fd[1]);
     for (ssize_t k; n + 1 < MOST && (k = read(fd[0], text + n, MOST - 1 - n)) > 0;)
         n += (size_t)k;
@@ -72,8 +85,7 @@ int check_tenon(struct check_run *r, char **argv, char *words, size_t room)
     text[n] = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    if (words)
-        last_words(text, words, room);
+    last_words(text, said, room);
     if (WIFSIGNALED(status))
         check_fail(r, "a process of it was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     return WEXITSTATUS(status);
