@@ -89,11 +89,12 @@ void tn_bpe_scratch_free(struct tn_bpe_scratch *s);
 /* bpe_long.c: one stretch of a piece, of any length below 2^31 - 1, in time linear in it. The state is made for b's
  * merges at the first use, and belongs to one thread at a time. */
 struct tn_bpe_long {
-    int32_t *head, *tail, *queued;               /* [merges] */
-    int32_t *next, *prev;                        /* [room] */
+    int32_t *head, *tail;                        /* [merges] */
+    int32_t *heap;                               /* [merges] ranks */
+    unsigned char *queued;                       /* [merges] is it in the heap? */
+    uint64_t heap_count;
+    int32_t *next, *prev;                        /* [room] by position */
     uint64_t room;
-    uint64_t *heap;
-    uint64_t heap_count, heap_room;
 };
 tn_status tn_bpe_merge_long(const struct tn_bpe *b, struct tn_bpe_long *l, const unsigned char *text, uint64_t bytes,
                             int32_t *out, uint64_t *count);
