@@ -1,12 +1,14 @@
 /* bpe_long.c - the merges of one long stretch of bytes (bpe.h), in time linear in it.
  *
- * out is the list of tokens while they grow: the first byte of a token holds its id, its last byte, if it has two,
- * the complement of where it begins, all between nothing; so both neighbours are found without links. Positions whose
- * token and the next one have a merge are in that merge's list, and a heap has the ranks of lists that are not empty.
+ * out is the list of tokens while they grow: the first byte of a token holds its id, its last byte, if it has
+ * two, the complement of where it begins, all between nothing; so both neighbours are found without links.
+ * Positions whose token and the next one have a merge are in that merge's list, and a heap has the ranks of
+ * lists that are not empty.
  *
- * A list is in order of position, as the rule wants it, though it is only ever added to at its end. Which merges make
- * a token is settled by its own bytes, for a merge across its border would leave no such token; so all pairs of one
- * kind come to be by the same merge, at the same place within them, and merges of one rank go from left to right. */
+ * A list is in order of position, as the rule wants it, though it is only ever added to at its end. Which
+ * merges make a token is settled by its own bytes, for a merge across its border would leave no such token;
+ * so all pairs of one kind come to be by the same merge, at the same place within them, and merges of one
+ * rank go from left to right. */
 #include "data/bpe.h"
 
 #include <inttypes.h>
@@ -155,8 +157,8 @@ static void merge(struct stretch *s, int32_t at, int32_t rank)
     enter(s, at);
 }
 
-tn_status tn_bpe_merge_long(const struct tn_bpe *b, struct tn_bpe_long *l, const unsigned char *text, uint64_t bytes,
-                            int32_t *out, uint64_t *count)
+tn_status tn_bpe_merge_long(const struct tn_bpe *b, struct tn_bpe_long *l, const unsigned char *text,
+                            uint64_t bytes, int32_t *out, uint64_t *count)
 {
     struct stretch s = {.b = b, .l = l, .token = out, .bytes = (int32_t)bytes};
     uint64_t n = 0;

@@ -1,14 +1,16 @@
-/* bpe_train.c - merges learned from a text: again and again the most frequent pair of neighbours becomes a token.
+/* bpe_train.c - merges learned from a text: again and again the most frequent pair of neighbours becomes a
+ * token.
  *
- * Only different words are looked at, each with its number. They stand one behind the other in `token`, which is
- * kept as in bpe_long.c: first byte the id, last byte the complement of where the token begins. Every pair of
- * neighbours has a count and the list of its places, so a merge touches what it changes and nothing else. A heap has
- * the pairs by count; an entry whose count is not the pair's any more is put right when it comes up.
+ * Only different words are looked at, each with its number. They stand one behind the other in `token`, which
+ * is kept as in bpe_long.c: first byte the id, last byte the complement of where the token begins. Every pair
+ * of neighbours has a count and the list of its places, so a merge touches what it changes and nothing else.
+ * A heap has the pairs by count; an entry whose count is not the pair's any more is put right when it comes
+ * up.
  *
- * Of pairs of equal count the one with the lower left id goes first, then the lower right one, as in Hugging Face's
- * trainer: the result depends on the text alone. No two merges make the same bytes, and lists are in order of place, for
- * the reason that bpe_long.c gives. A pair must be there twice, and a token has TOKEN_LIMIT bytes at most: a text that
- * is one letter a million times would double it for ever. */
+ * Of pairs of equal count the one with the lower left id goes first, then the lower right one, as in Hugging
+ * Face's trainer: the result depends on the text alone. No two merges make the same bytes, and lists are in
+ * order of place, for the reason that bpe_long.c gives. A pair must be there twice, and a token has
+ * TOKEN_LIMIT bytes at most: a text that is one letter a million times would double it for ever. */
 #include "data/bpe.h"
 
 #include "data/splitter.h"
@@ -27,7 +29,10 @@ struct pair {
     int32_t round;                               /* the last merge that added to it */
 };
 
-struct candidate { int64_t count; uint64_t key; };
+struct candidate {
+    int64_t count;
+    uint64_t key;
+};
 
 struct training {
     struct tn_bpe *b;
@@ -227,7 +232,8 @@ static int32_t add_token(struct tn_bpe *b, int32_t left, int32_t right)
 
 static int join(struct training *t, int32_t at, int32_t out)
 {
-    int32_t first = ahead(t, at), second = after(t, at), end = second + (int32_t)tn_bpe_bytes(t->b, t->token[second]);
+    int32_t first = ahead(t, at), second = after(t, at),
+            end = second + (int32_t)tn_bpe_bytes(t->b, t->token[second]);
 
     if (first != NONE)
         leave(t, first);
@@ -256,8 +262,10 @@ static int merge(struct training *t, uint64_t key)
 
 static tn_status too_long(const char *source, uint64_t bytes)
 {
-    return tn_error(TN_ERR_INPUT, "the different words of %s have %" PRIu64 " bytes, a BPE is trained on less than 2 GiB "
-                    "of them; train it on a part of the text, and take it for all by --bpe-dir", source, bytes);
+    return tn_error(TN_ERR_INPUT,
+                    "the different words of %s have %" PRIu64 " bytes, a BPE is trained on less than 2 GiB "
+                    "of them; train it on a part of the text, and take it for all by --bpe-dir",
+                    source, bytes);
 }
 
 static tn_status lay_out(struct training *t, const char *source)
@@ -308,16 +316,18 @@ static tn_status learn(struct training *t, const char *source, int32_t tokens)
     while (b->tokens < tokens && t->heap_count > 0) {
         struct candidate c = pop(t);
         int64_t count = find(t, c.key)->count;
-        uint32_t bytes = tn_bpe_bytes(b, (int32_t)(c.key >> 32)) + tn_bpe_bytes(b, (int32_t)(c.key & INT32_MAX));
+        uint32_t bytes =
+            tn_bpe_bytes(b, (int32_t)(c.key >> 32)) + tn_bpe_bytes(b, (int32_t)(c.key & INT32_MAX));
         if (count < 2 || count > c.count || bytes > TOKEN_LIMIT)
             continue;
         if (count == c.count ? !merge(t, c.key) : !push(t, (struct candidate){.count = count, .key = c.key}))
             return no_memory();
     }
     if (b->tokens < tokens)
-        return tn_error(TN_ERR_INPUT, "%s has no more pairs that are there twice once its BPE has %" PRId32
-                        " tokens; --vocab-size can be %" PRId32 " at most", source, b->tokens,
-                        b->tokens + (b->end_of_text >= 0));
+        return tn_error(TN_ERR_INPUT,
+                        "%s has no more pairs that are there twice once its BPE has %" PRId32
+                        " tokens; --vocab-size can be %" PRId32 " at most",
+                        source, b->tokens, b->tokens + (b->end_of_text >= 0));
     return TN_OK;
 }
 
@@ -339,9 +349,11 @@ tn_status tn_bpe_train(struct tn_bpe *b, const char *source, const unsigned char
     tn_status s;
 
     if (vocab_size < 256 + (end_of_text != 0) || vocab_size > TN_TOKENIZER_VOCAB)
-        return tn_error(TN_ERR_CONFIG, "--tokenizer bpe needs --vocab-size N, from %d (the bytes%s) to %d, or "
-                        "--bpe-dir DIR with a vocabulary that is ready", 256 + (end_of_text != 0),
-                        end_of_text ? " and " TN_END_OF_TEXT : "", TN_TOKENIZER_VOCAB);
+        return tn_error(TN_ERR_CONFIG,
+                        "--tokenizer bpe needs --vocab-size N, from %d (the bytes%s) to %d, or "
+                        "--bpe-dir DIR with a vocabulary that is ready",
+                        256 + (end_of_text != 0), end_of_text ? " and " TN_END_OF_TEXT : "",
+                        TN_TOKENIZER_VOCAB);
     b->end_of_text = end_of_text ? 0 : -1;
     s = begin(b, tokens);
     if (s == TN_OK)
