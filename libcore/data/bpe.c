@@ -96,22 +96,25 @@ static tn_status train(struct tn_tokenizer *t, const struct tn_tokenizer_choice 
     if (!b)
         return tn_error(TN_ERR_MEMORY, "no memory for a vocabulary");
     if (gpt2 && !choice->folder)
-        return tn_error(TN_ERR_CONFIG, "%s",
-                        "--tokenizer gpt2 needs --bpe-dir DIR, a folder with GPT-2's published vocabulary: encoder.json "
-                        "and vocab.bpe from https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/ (sha256 "
-                        "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783 and "
-                        "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5), or vocab.json and "
-                        "merges.txt, or tokenizer.json, from https://huggingface.co/openai-community/gpt2");
+        return tn_error(
+            TN_ERR_CONFIG, "%s",
+            "--tokenizer gpt2 needs --bpe-dir DIR, a folder with GPT-2's published vocabulary: encoder.json "
+            "and vocab.bpe from https://openaipublic.blob.core.windows.net/gpt-2/encodings/main/ (sha256 "
+            "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783 and "
+            "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5), or vocab.json and "
+            "merges.txt, or tokenizer.json, from https://huggingface.co/openai-community/gpt2");
     s = choice->folder ? tn_bpe_open(b, choice->folder)
                        : tn_bpe_train(b, source, text, bytes, choice->vocab_size, choice->end_of_text);
     if (s < 0)
         return s;
     if (gpt2 && tn_bpe_digest(b) != GPT2_DIGEST)
-        return tn_error(TN_ERR_INPUT, "%s has a BPE of %" PRId32 " tokens and %" PRId32 " merges that is not GPT-2's; "
-                        "--tokenizer bpe takes it as it is", choice->folder, b->tokens, b->merges);
+        return tn_error(TN_ERR_INPUT,
+                        "%s has a BPE of %" PRId32 " tokens and %" PRId32 " merges that is not GPT-2's; "
+                        "--tokenizer bpe takes it as it is",
+                        choice->folder, b->tokens, b->merges);
     if (choice->end_of_text && b->end_of_text < 0)
-        return tn_error(TN_ERR_INPUT, "the BPE of %s has no token %s, so --end-of-text cannot be had", choice->folder,
-                        TN_END_OF_TEXT);
+        return tn_error(TN_ERR_INPUT, "the BPE of %s has no token %s, so --end-of-text cannot be had",
+                        choice->folder, TN_END_OF_TEXT);
     t->vocab_size = b->tokens;
     return TN_OK;
 }

@@ -1,11 +1,12 @@
 /* bpe_encode.c - a text to ids: pieces, and for each its merges.
  *
- * Texts repeat their words, so a piece that was seen is looked up in a small table; a collision replaces. A piece is
- * first cut where its two bytes are never neighbours in a token: nothing is joined there, and what lies between is
- * mostly short. Short stretches are merged by looking for the lowest rank again and again, long ones by bpe_long.c.
+ * Texts repeat their words, so a piece that was seen is looked up in a small table; a collision replaces. A
+ * piece is first cut where its two bytes are never neighbours in a token: nothing is joined there, and what
+ * lies between is mostly short. Short stretches are merged by looking for the lowest rank again and again,
+ * long ones by bpe_long.c.
  *
- * The table and all other memory is a scratch, made at the first use and kept for the next one. Threads that encode
- * at the same time have one each: whoever finds none in the tokenizer makes one. */
+ * The table and all other memory is a scratch, made at the first use and kept for the next one. Threads that
+ * encode at the same time have one each: whoever finds none in the tokenizer makes one. */
 #include "data/bpe.h"
 
 #include "data/splitter.h"
@@ -141,8 +142,8 @@ static tn_status encode_piece(const struct tn_bpe *b, struct tn_bpe_scratch *s, 
     return status;
 }
 
-tn_status tn_bpe_encode(struct tn_bpe *b, const char *source, const unsigned char *text, uint64_t bytes, int32_t *out,
-                        uint64_t *count)
+tn_status tn_bpe_encode(struct tn_bpe *b, const char *source, const unsigned char *text, uint64_t bytes,
+                        int32_t *out, uint64_t *count)
 {
     struct tn_bpe_scratch *s;
     const unsigned char *piece;
@@ -155,8 +156,10 @@ tn_status tn_bpe_encode(struct tn_bpe *b, const char *source, const unsigned cha
     struct tn_pieces pieces = {.splitter = s->splitter, .text = text, .bytes = bytes};
     while ((status = tn_pieces_next(&pieces, &piece, &n)) == TN_OK) {
         if (n >= INT32_MAX)
-            status = tn_error(TN_ERR_INPUT, "%s has a piece of %" PRIu64 " bytes without a border between words; a "
-                              "piece must have less than 2 GiB", source, n);
+            status = tn_error(TN_ERR_INPUT,
+                              "%s has a piece of %" PRIu64 " bytes without a border between words; a "
+                              "piece must have less than 2 GiB",
+                              source, n);
         else
             status = encode_piece(b, s, piece, n, out + *count, &k);
         if (status < 0)

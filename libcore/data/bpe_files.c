@@ -1,5 +1,6 @@
 /* bpe_files.c - a BPE that others published: a folder with tokenizer.json, or with encoder.json and vocab.bpe
- * (OpenAI's names), or with vocab.json and merges.txt (Hugging Face's). The first of these that is there is read. */
+ * (OpenAI's names), or with vocab.json and merges.txt (Hugging Face's). The first of these that is there is
+ * read. */
 #include "data/bpe.h"
 
 #include "base/arena.h"
@@ -24,7 +25,8 @@ static tn_status read_merges(const char *path, json_t **out)
         return s;
     *out = json_array();
     s = *out ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory to read %s", path);
-    for (char *line = strtok_r(text, "\r\n", &rest); line && s == TN_OK; line = strtok_r(NULL, "\r\n", &rest)) {
+    for (char *line = strtok_r(text, "\r\n", &rest); line && s == TN_OK;
+         line = strtok_r(NULL, "\r\n", &rest)) {
         if (line == text && !strncmp(line, "#version", 8))
             continue;
         json_t *one = json_string(line);         /* NULL for what is no UTF-8 */
@@ -56,7 +58,8 @@ static json_t *end_of_text(const json_t *vocab)
 {
     json_t *id = json_object_get(vocab, TN_END_OF_TEXT);
 
-    return id ? json_pack("[{s:O, s:s, s:b}]", "id", id, "content", TN_END_OF_TEXT, "special", 1) : json_array();
+    return id ? json_pack("[{s:O, s:s, s:b}]", "id", id, "content", TN_END_OF_TEXT, "special", 1)
+              : json_array();
 }
 
 static tn_status read_pair(struct tn_bpe *b, const char *vocab_path, const char *merges_path)
@@ -101,8 +104,10 @@ tn_status tn_bpe_open(struct tn_bpe *b, const char *dir)
             s = read_pair(b, vocab, merges);
     }
     if (s == TN_DECLINED)
-        s = tn_error(TN_ERR_INPUT, "%s has no tokenizer.json, no encoder.json with vocab.bpe, and no vocab.json with "
-                     "merges.txt", dir);
+        s = tn_error(TN_ERR_INPUT,
+                     "%s has no tokenizer.json, no encoder.json with vocab.bpe, and no vocab.json with "
+                     "merges.txt",
+                     dir);
     tn_arena_free(a);
     return s;
 }

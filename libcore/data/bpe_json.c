@@ -1,112 +1,16 @@
-/* bpe_json.c - a BPE as Hugging Face's tokenizer.json, both ways.
+/* bpe_json.c - a BPE out of Hugging Face's tokenizer.json; bpe_form.c is the other way.
  *
- * Tokens are written as keys of model.vocab, by id, merges as "left right", so that old readers take them too. What
- * is read may be written by others: everything that would make other ids of a text is looked at, and what is not
- * known here is refused. Keys that change no id (trim_offsets, the flags of added tokens) are taken as they are.
+ * What is read may be written by others: everything that would make other ids of a text is looked at, and what
+ * is not known here is refused. Keys that change no id (trim_offsets, the flags of added tokens) are taken as
+ * they are.
  *
- * Nothing in the file is trusted: ids are 0 to n - 1, each once; every token is spelled in the alphabet of bytes or
- * listed as added; a merge's two tokens and what they make are in the vocabulary. So a token is longer than what it
- * is made of, and merges cannot run in circles. */
+ * Nothing in the file is trusted: ids are 0 to n - 1, each once; every token is spelled in the alphabet of
+ * bytes or listed as added; a merge's two tokens and what they make are in the vocabulary. So a token is
+ * longer than what it is made of, and merges cannot run in circles. */
 #include "data/bpe.h"
-
-#include "data/splitter.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-
-static const struct { const char *key; unsigned char flag; } flags[] = {
-    {"single_word", TN_BPE_SINGLE},
-    {"lstrip", TN_BPE_LSTRIP},
-    {"rstrip", TN_BPE_RSTRIP},
-    {"normalized", TN_BPE_NORMALIZED},
-    {"special", TN_BPE_SPECIAL},
-};
-#define FLAGS (sizeof flags / sizeof flags[0])
-
-/* --- writing */
-
-static int put_new(json_t *list, const char *key, json_t *value)
-{
-    return json_is_array(list) ? json_array_append_new(list, value) : json_object_set_new(list, key, value);
-}
-
-/* How a token stands in the file; text has room for the longest. */
-static const char *spelling(const struct tn_bpe *b, int32_t id, char *text)
-{
-    const unsigned char *bytes = b->text + b->start[id];
-    uint32_t n = tn_bpe_bytes(b, id);
-
-    if (b->flags[id]) {
-        memcpy(text, bytes, n);
-        text[n] = 0;
-    } else {
-        tn_bpe_spell(bytes, n, text);
-    }
-    return text;
-}
-
-static json_t *added_form(const struct tn_bpe *b, int32_t id, char *text)
-{
-    json_t *one = json_pack("{s:i, s:s}", "id", (int)id, "content", spelling(b, id, text));
-
-    for (size_t i = 0; i < FLAGS; i++)
-        if (json_object_set_new(one, flags[i].key, json_boolean(b->flags[id] & flags[i].flag))) {
-            json_decref(one);
-            return NULL;
-        }
-    return one;
-}
-
-/* 0 is success, as with jansson. */
-static int fill(const struct tn_bpe *b, json_t *vocab, json_t *merges, json_t *added, char *text, char *pair)
-{
-    int bad = 0;
-
-    for (int32_t id = 0; id < b->tokens && !bad; id++) {
-        bad = put_new(vocab, spelling(b, id, text), json_integer(id));
-        if (b->flags[id] && !bad)
-            bad = put_new(added, NULL, added_form(b, id, text));
-    }
-    for (int32_t i = 0; i < b->merges && !bad; i++) {
-        size_t n = strlen(spelling(b, b->merge[i].left, pair));
-        pair[n] = ' ';
-        spelling(b, b->merge[i].right, pair + n + 1);
-        bad = put_new(merges, NULL, json_string(pair));
-    }
-    return bad;
-}
-
-static uint32_t longest(const struct tn_bpe *b)
-{
-    uint32_t most = 0;
-
-    for (int32_t id = 0; id < b->tokens; id++)
-        most = tn_bpe_bytes(b, id) > most ? tn_bpe_bytes(b, id) : most;
-    return most;
-}
-
-json_t *tn_bpe_form(const struct tn_bpe *b)
-{
-    size_t room = 2 * (size_t)longest(b) + 1;
-    char *text = malloc(room), *pair = malloc(2 * room);
-    json_t *vocab = json_object(), *merges = json_array(), *added = json_array(), *root = NULL;
-
-    if (text && pair && vocab && merges && added && !fill(b, vocab, merges, added, text, pair))
-        root = json_pack("{s:s, s:n, s:n, s:O, s:n, s:{s:s, s:b, s:b, s:b}, s:n, s:{s:s, s:b, s:b, s:b}, "
-                         "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:O}}",
-                         "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer",
-                         "pre_tokenizer", "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 1,
-                         "post_processor", "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1,
-                         "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token", "continuing_subword_prefix",
-                         "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0, "vocab", vocab,
-                         "merges", merges);
-    json_decref(vocab);
-    json_decref(merges);
-    json_decref(added);
-    free(text);
-    free(pair);
-    return root;
-}
 
 /* --- reading: vocabulary */
 
@@ -122,8 +26,10 @@ static tn_status place(struct reading *r, const char *key, const json_t *id, int
     json_int_t i = json_integer_value(id);
 
     if (!json_is_integer(id) || i < 0 || i >= tokens)
-        return tn_error(TN_ERR_INPUT, "%s: token \"%.60s\" has no id from 0 to %" PRId64 ", as the %" PRId64
-                        " tokens there must have", r->path, key, tokens - 1, tokens);
+        return tn_error(TN_ERR_INPUT,
+                        "%s: token \"%.60s\" has no id from 0 to %" PRId64 ", as the %" PRId64
+                        " tokens there must have",
+                        r->path, key, tokens - 1, tokens);
     if (r->spelled[i])
         return tn_error(TN_ERR_INPUT, "%s: tokens \"%.60s\" and \"%.60s\" both have id %" PRId64, r->path,
                         r->spelled[i], key, (int64_t)i);
@@ -141,14 +47,15 @@ static tn_status take_added(struct reading *r, const json_t *one, unsigned char 
     if (!content || !*content || !json_is_integer(id))
         return tn_error(TN_ERR_INPUT, "%s: an entry of \"added_tokens\" has no id or no content", r->path);
     if (known && !json_equal(known, id))
-        return tn_error(TN_ERR_INPUT, "%s: token \"%.60s\" has one id in \"vocab\" and another in \"added_tokens\"",
+        return tn_error(TN_ERR_INPUT,
+                        "%s: token \"%.60s\" has one id in \"vocab\" and another in \"added_tokens\"",
                         r->path, content);
     if (!known && json_object_set(r->vocab, content, (json_t *)id))
         return tn_error(TN_ERR_MEMORY, "no memory to read %s", r->path);
     *flag = TN_BPE_ADDED;
-    for (size_t i = 0; i < FLAGS; i++)
-        if (json_is_true(json_object_get(one, flags[i].key)))
-            *flag |= flags[i].flag;
+    for (size_t i = 0; i < TN_BPE_FLAGS; i++)
+        if (json_is_true(json_object_get(one, tn_bpe_flags[i].key)))
+            *flag |= tn_bpe_flags[i].flag;
     return TN_OK;
 }
 
@@ -164,7 +71,8 @@ static tn_status take_vocab(struct reading *r, const json_t *added)
         s = take_added(r, json_array_get(added, i), &flag[i]);
     int64_t tokens = (int64_t)json_object_size(r->vocab);
     if (s == TN_OK && tokens > TN_TOKENIZER_VOCAB)
-        s = tn_error(TN_ERR_INPUT, "%s has %" PRId64 " tokens, more than %d", r->path, tokens, TN_TOKENIZER_VOCAB);
+        s = tn_error(TN_ERR_INPUT, "%s has %" PRId64 " tokens, more than %d", r->path, tokens,
+                     TN_TOKENIZER_VOCAB);
     if (s == TN_OK) {
         r->spelled = calloc((size_t)tokens + 1, sizeof *r->spelled);
         r->b->flags = calloc((size_t)tokens + 1, 1);
@@ -202,8 +110,10 @@ static tn_status take_bytes(struct reading *r)
         else
             n = tn_bpe_unspell(r->spelled[id], at);
         if (n <= 0)
-            return tn_error(TN_ERR_INPUT, "%s: token %" PRId32 ", \"%.60s\", is not spelled in the alphabet of bytes that "
-                            "GPT-2's files have: this is no byte-level BPE", r->path, id, r->spelled[id]);
+            return tn_error(TN_ERR_INPUT,
+                            "%s: token %" PRId32 ", \"%.60s\", is not spelled in the alphabet of bytes that "
+                            "GPT-2's files have: this is no byte-level BPE",
+                            r->path, id, r->spelled[id]);
         b->start[id + 1] = b->start[id] + (uint64_t)n;
     }
     return TN_OK;
@@ -227,10 +137,15 @@ static tn_status take_merge(struct reading *r, const char *left, const char *rig
     strcat(strcpy(whole, left), right);
     m.out = id_of(r, whole);
     if (m.left < 0 || m.right < 0 || m.out < 0)
-        return tn_error(TN_ERR_INPUT, "%s: merge %" PRId32 ", \"%.60s\" and \"%.60s\": \"%.60s\" is not in the vocabulary",
-                        r->path, b->merges + 1, left, right, m.left < 0 ? left : m.right < 0 ? right : whole);
+        return tn_error(TN_ERR_INPUT,
+                        "%s: merge %" PRId32 ", \"%.60s\" and \"%.60s\": \"%.60s\" is not in the vocabulary",
+                        r->path, b->merges + 1, left, right,
+                        m.left < 0    ? left
+                        : m.right < 0 ? right
+                                      : whole);
     if (b->flags[m.left] || b->flags[m.right] || b->flags[m.out])
-        return tn_error(TN_ERR_INPUT, "%s: merge %" PRId32 ", \"%.60s\" and \"%.60s\", has to do with an added token",
+        return tn_error(TN_ERR_INPUT,
+                        "%s: merge %" PRId32 ", \"%.60s\" and \"%.60s\", has to do with an added token",
                         r->path, b->merges + 1, left, right);
     b->merge[b->merges++] = m;
     return TN_OK;
@@ -240,7 +155,8 @@ static tn_status take_merge(struct reading *r, const char *left, const char *rig
 static tn_status take_entry(struct reading *r, const json_t *one, char *copy, char *whole)
 {
     const char *text = json_string_value(one);
-    const char *left = json_string_value(json_array_get(one, 0)), *right = json_string_value(json_array_get(one, 1));
+    const char *left = json_string_value(json_array_get(one, 0)),
+               *right = json_string_value(json_array_get(one, 1));
 
     if (text && strchr(text, ' ')) {
         strcpy(copy, text);
@@ -255,8 +171,9 @@ static tn_status take_entry(struct reading *r, const json_t *one, char *copy, ch
 
 static size_t entry_bytes(const json_t *one)
 {
-    return json_is_array(one) ? json_string_length(json_array_get(one, 0)) + json_string_length(json_array_get(one, 1))
-                              : json_string_length(one);
+    return json_is_array(one)
+               ? json_string_length(json_array_get(one, 0)) + json_string_length(json_array_get(one, 1))
+               : json_string_length(one);
 }
 
 static tn_status take_merges(struct reading *r, const json_t *merges)
@@ -287,7 +204,8 @@ tn_status tn_bpe_read_parts(struct tn_bpe *b, const char *path, json_t *vocab, c
     tn_status s;
 
     if (!json_is_object(vocab) || !json_is_array(merges))
-        return tn_error(TN_ERR_INPUT, "%s has no \"vocab\" of tokens and ids, or no list of \"merges\"", path);
+        return tn_error(TN_ERR_INPUT, "%s has no \"vocab\" of tokens and ids, or no list of \"merges\"",
+                        path);
     if (added && !json_is_null(added) && !json_is_array(added))
         return tn_error(TN_ERR_INPUT, "%s: \"added_tokens\" is no list", path);
     s = take_vocab(&r, added);
@@ -303,8 +221,10 @@ tn_status tn_bpe_read_parts(struct tn_bpe *b, const char *path, json_t *vocab, c
 
 static tn_status other(const char *path, const char *what)
 {
-    return tn_error(TN_ERR_INPUT, "%s: %s, which is not known here: a byte-level BPE with GPT-2's way to split a text is "
-                    "read, and nothing else", path, what);
+    return tn_error(TN_ERR_INPUT,
+                    "%s: %s, which is not known here: a byte-level BPE with GPT-2's way to split a text is "
+                    "read, and nothing else",
+                    path, what);
 }
 
 static int is(const json_t *o, const char *key, const char *value)
@@ -344,15 +264,18 @@ static tn_status check_model(const char *path, const json_t *model)
 
 static tn_status check_surroundings(const char *path, const json_t *root)
 {
-    const json_t *splits = json_object_get(root, "pre_tokenizer"), *regex = json_object_get(splits, "use_regex");
+    const json_t *splits = json_object_get(root, "pre_tokenizer"),
+                 *regex = json_object_get(splits, "use_regex");
 
-    if (!is(splits, "type", "ByteLevel") || !is_off(splits, "add_prefix_space") || (regex && !json_is_true(regex)))
+    if (!is(splits, "type", "ByteLevel") || !is_off(splits, "add_prefix_space") ||
+        (regex && !json_is_true(regex)))
         return other(path, "\"pre_tokenizer\" is not ByteLevel without a blank in front");
     if (!is(json_object_get(root, "decoder"), "type", "ByteLevel"))
         return other(path, "\"decoder\" is not ByteLevel");
     if (!is_absent(root, "normalizer"))
         return other(path, "there is a \"normalizer\"");
-    if (!is_absent(root, "post_processor") && !is(json_object_get(root, "post_processor"), "type", "ByteLevel"))
+    if (!is_absent(root, "post_processor") &&
+        !is(json_object_get(root, "post_processor"), "type", "ByteLevel"))
         return other(path, "\"post_processor\" is not ByteLevel");
     if (!is_absent(root, "truncation") || !is_absent(root, "padding"))
         return other(path, "there is \"truncation\" or \"padding\"");
@@ -366,6 +289,7 @@ tn_status tn_bpe_read(struct tn_bpe *b, const char *path, const json_t *root)
 
     if (s == TN_OK)
         s = check_surroundings(path, root);
-    return s < 0 ? s : tn_bpe_read_parts(b, path, json_object_get(model, "vocab"), json_object_get(model, "merges"),
-                                         json_object_get(root, "added_tokens"));
+    return s < 0 ? s
+                 : tn_bpe_read_parts(b, path, json_object_get(model, "vocab"),
+                                     json_object_get(model, "merges"), json_object_get(root, "added_tokens"));
 }

@@ -1,7 +1,7 @@
 /* bpe_spell.c - bytes as printable characters, as GPT-2's files have them.
  *
- * The 188 bytes that are printable in Latin-1 are themselves; the other 68, in order, are U+0100 and on. In that order
- * they have ids too, in GPT-2's vocabulary and in those that are trained here. */
+ * The 188 bytes that are printable in Latin-1 are themselves; the other 68, in order, are U+0100 and on. In
+ * that order they have ids too, in GPT-2's vocabulary and in those that are trained here. */
 #include "data/bpe.h"
 
 #include "data/utf8.h"

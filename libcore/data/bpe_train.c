@@ -1,21 +1,22 @@
-/* bpe_train.c - merges learned from a text: again and again the most frequent pair of neighbours becomes a token.
+/* bpe_train.c - merges learned from a text: again and again the most frequent pair of neighbours becomes a
+ * token.
  *
- * Only different words are looked at, each with its number. They stand one behind the other in `token`, which is
- * kept as in bpe_long.c: first byte the id, last byte the complement of where the token begins. Every pair of
- * neighbours has a count and the list of its places, so a merge touches what it changes and nothing else. A heap has
- * the pairs by count; an entry whose count is not the pair's any more is put right when it comes up.
+ * Only different words are looked at, each with its number. They stand one behind the other in `token`, which
+ * is kept as in bpe_long.c: first byte the id, last byte the complement of where the token begins. Every pair
+ * of neighbours has a count and the list of its places, so a merge touches what it changes and nothing else.
+ * A heap has the pairs by count; an entry whose count is not the pair's any more is put right when it comes
+ * up.
  *
- * Of pairs of equal count the one with the lower left id goes first, then the lower right one, as in Hugging Face's
- * trainer: the result depends on the text alone. Two merges may give the same bytes; they are one token, made by two
- * merges. A pair must be there twice, and a token has TOKEN_LIMIT bytes at most: a text that is one letter a million
- * times would double it for ever. */
+ * Of pairs of equal count the one with the lower left id goes first, then the lower right one, as in Hugging
+ * Face's trainer: the result depends on the text alone. No two merges make the same bytes, and lists are in
+ * order of place, for the reason that bpe_long.c gives. A pair must be there twice, and a token has
+ * TOKEN_LIMIT bytes at most: a text that is one letter a million times would double it for ever. */
 #include "data/bpe.h"
 
 #include "data/splitter.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <xxhash.h>
 
 #define TOKEN_LIMIT 256
 #define NONE (-1)
@@ -26,10 +27,12 @@ struct pair {
     int64_t count;
     int32_t head, tail;                          /* its places */
     int32_t round;                               /* the last merge that added to it */
-    int32_t disordered;                          /* the list does not ascend */
 };
 
-struct candidate { int64_t count; uint64_t key; };
+struct candidate {
+    int64_t count;
+    uint64_t key;
+};
 
 struct training {
     struct tn_bpe *b;
@@ -43,11 +46,6 @@ struct training {
     uint64_t heap_count, heap_room;
     uint64_t *grown;                             /* keys of the pairs that a merge added to */
     uint64_t grown_count, grown_room;
-    int32_t *sorted;                             /* room to put a list in order */
-    uint64_t sorted_room;
-    int32_t *known;                              /* [known_mask + 1] tokens by their bytes; NONE: empty */
-    uint64_t known_mask;
-    uint64_t merge_room;
     int32_t round;
 };
 
@@ -85,8 +83,6 @@ static void free_training(struct training *t)
     free(t->pair);
     free(t->heap);
     free(t->grown);
-    free(t->sorted);
-    free(t->known);
 }
 
 /* --- pairs */
@@ -183,7 +179,6 @@ static int enter(struct training *t, int32_t at)
         *p = (struct pair){.key = key, .head = NONE, .tail = NONE, .round = NONE};
         t->pairs++;
     }
-    p->disordered |= p->tail != NONE && p->tail > at;
     t->next[at] = NONE;
     t->prev[at] = p->tail;
     *(p->tail == NONE ? &p->head : &t->next[p->tail]) = at;
@@ -223,65 +218,22 @@ static int nominate(struct training *t)
 
 /* --- tokens */
 
-static int32_t *known(const struct training *t, const unsigned char *text, uint64_t bytes)
+/* text has room behind its end. */
+static int32_t add_token(struct tn_bpe *b, int32_t left, int32_t right)
 {
-    uint64_t at = XXH3_64bits(text, (size_t)bytes) & t->known_mask;
-
-    for (; t->known[at] != NONE; at = (at + 1) & t->known_mask)
-        if (tn_bpe_bytes(t->b, t->known[at]) == bytes &&
-            !memcmp(t->b->text + t->b->start[t->known[at]], text, (size_t)bytes))
-            break;
-    return &t->known[at];
-}
-
-/* The token of these bytes: text has room behind its end, where they are put together. */
-static int32_t token_of(struct training *t, int32_t left, int32_t right)
-{
-    struct tn_bpe *b = t->b;
     uint64_t end = b->start[b->tokens];
     uint32_t one = tn_bpe_bytes(b, left), two = tn_bpe_bytes(b, right);
 
     memcpy(b->text + end, b->text + b->start[left], one);
     memcpy(b->text + end + one, b->text + b->start[right], two);
-    int32_t *slot = known(t, b->text + end, one + two);
-    if (*slot == NONE) {
-        *slot = b->tokens++;
-        b->start[b->tokens] = end + one + two;
-    }
-    return *slot;
-}
-
-static int compare(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* A list whose places must be joined from left to right, for pairs like "aa" in "aaa". */
-static int put_in_order(struct training *t, struct pair *p)
-{
-    uint64_t n = 0;
-
-    for (int32_t at = p->head; at != NONE; at = t->next[at]) {
-        if (!reserve(&t->sorted, &t->sorted_room, n + 1, sizeof *t->sorted))
-            return 0;
-        t->sorted[n++] = at;
-    }
-    qsort(t->sorted, n, sizeof *t->sorted, compare);
-    for (uint64_t i = 0; i < n; i++) {
-        t->prev[t->sorted[i]] = i > 0 ? t->sorted[i - 1] : NONE;
-        t->next[t->sorted[i]] = i + 1 < n ? t->sorted[i + 1] : NONE;
-    }
-    p->head = t->sorted[0];
-    p->tail = t->sorted[n - 1];
-    p->disordered = 0;
-    return 1;
+    b->start[b->tokens + 1] = end + one + two;
+    return b->tokens++;
 }
 
 static int join(struct training *t, int32_t at, int32_t out)
 {
-    int32_t first = ahead(t, at), second = after(t, at), end = second + (int32_t)tn_bpe_bytes(t->b, t->token[second]);
+    int32_t first = ahead(t, at), second = after(t, at),
+            end = second + (int32_t)tn_bpe_bytes(t->b, t->token[second]);
 
     if (first != NONE)
         leave(t, first);
@@ -298,12 +250,8 @@ static int merge(struct training *t, uint64_t key)
     struct tn_bpe *b = t->b;
     struct tn_bpe_merge m = {.left = (int32_t)(key >> 32), .right = (int32_t)(key & INT32_MAX)};
 
-    if (!reserve(&b->merge, &t->merge_room, (uint64_t)b->merges + 1, sizeof *b->merge))
-        return 0;
-    m.out = token_of(t, m.left, m.right);
+    m.out = add_token(b, m.left, m.right);
     b->merge[b->merges++] = m;
-    if (find(t, key)->disordered && !put_in_order(t, find(t, key)))
-        return 0;
     for (int32_t at; (at = find(t, key)->head) != NONE;)
         if (!join(t, at, m.out))
             return 0;
@@ -314,8 +262,10 @@ static int merge(struct training *t, uint64_t key)
 
 static tn_status too_long(const char *source, uint64_t bytes)
 {
-    return tn_error(TN_ERR_INPUT, "the different words of %s have %" PRIu64 " bytes, a BPE is trained on less than 2 GiB "
-                    "of them; train it on a part of the text, and take it for all by --bpe-dir", source, bytes);
+    return tn_error(TN_ERR_INPUT,
+                    "the different words of %s have %" PRIu64 " bytes, a BPE is trained on less than 2 GiB "
+                    "of them; train it on a part of the text, and take it for all by --bpe-dir",
+                    source, bytes);
 }
 
 static tn_status lay_out(struct training *t, const char *source)
@@ -344,21 +294,14 @@ static tn_status lay_out(struct training *t, const char *source)
 }
 
 /* The 256 bytes, and room for all that will come. */
-static tn_status begin(struct training *t, int32_t tokens)
+static tn_status begin(struct tn_bpe *b, int32_t tokens)
 {
-    struct tn_bpe *b = t->b;
-    uint64_t slots = 1024;
-
-    while (slots < 2 * (uint64_t)tokens)
-        slots *= 2;
     b->text = malloc(((uint64_t)tokens + 1) * TOKEN_LIMIT);
     b->start = calloc((uint64_t)tokens + 2, sizeof *b->start);
     b->flags = calloc((uint64_t)tokens + 1, 1);
-    t->known = malloc(slots * sizeof *t->known);
-    if (!b->text || !b->start || !b->flags || !t->known)
+    b->merge = malloc(((uint64_t)tokens + 1) * sizeof *b->merge);
+    if (!b->text || !b->start || !b->flags || !b->merge)
         return no_memory();
-    memset(t->known, 0xFF, slots * sizeof *t->known);
-    t->known_mask = slots - 1;
     for (unsigned c = 0; c < 256; c++)
         b->text[tn_bpe_byte_id((unsigned char)c)] = (unsigned char)c;
     for (b->tokens = 0; b->tokens < 256; b->tokens++)
@@ -373,16 +316,18 @@ static tn_status learn(struct training *t, const char *source, int32_t tokens)
     while (b->tokens < tokens && t->heap_count > 0) {
         struct candidate c = pop(t);
         int64_t count = find(t, c.key)->count;
-        uint32_t bytes = tn_bpe_bytes(b, (int32_t)(c.key >> 32)) + tn_bpe_bytes(b, (int32_t)(c.key & INT32_MAX));
+        uint32_t bytes =
+            tn_bpe_bytes(b, (int32_t)(c.key >> 32)) + tn_bpe_bytes(b, (int32_t)(c.key & INT32_MAX));
         if (count < 2 || count > c.count || bytes > TOKEN_LIMIT)
             continue;
         if (count == c.count ? !merge(t, c.key) : !push(t, (struct candidate){.count = count, .key = c.key}))
             return no_memory();
     }
     if (b->tokens < tokens)
-        return tn_error(TN_ERR_INPUT, "%s has no more pairs that are there twice once its BPE has %" PRId32
-                        " tokens; --vocab-size can be %" PRId32 " at most", source, b->tokens,
-                        b->tokens + (b->end_of_text >= 0));
+        return tn_error(TN_ERR_INPUT,
+                        "%s has no more pairs that are there twice once its BPE has %" PRId32
+                        " tokens; --vocab-size can be %" PRId32 " at most",
+                        source, b->tokens, b->tokens + (b->end_of_text >= 0));
     return TN_OK;
 }
 
@@ -404,11 +349,13 @@ tn_status tn_bpe_train(struct tn_bpe *b, const char *source, const unsigned char
     tn_status s;
 
     if (vocab_size < 256 + (end_of_text != 0) || vocab_size > TN_TOKENIZER_VOCAB)
-        return tn_error(TN_ERR_CONFIG, "--tokenizer bpe needs --vocab-size N, from %d (the bytes%s) to %d, or "
-                        "--bpe-dir DIR with a vocabulary that is ready", 256 + (end_of_text != 0),
-                        end_of_text ? " and " TN_END_OF_TEXT : "", TN_TOKENIZER_VOCAB);
+        return tn_error(TN_ERR_CONFIG,
+                        "--tokenizer bpe needs --vocab-size N, from %d (the bytes%s) to %d, or "
+                        "--bpe-dir DIR with a vocabulary that is ready",
+                        256 + (end_of_text != 0), end_of_text ? " and " TN_END_OF_TEXT : "",
+                        TN_TOKENIZER_VOCAB);
     b->end_of_text = end_of_text ? 0 : -1;
-    s = begin(&t, tokens);
+    s = begin(b, tokens);
     if (s == TN_OK)
         s = tn_bpe_words_count(&t.words, text, bytes, end_of_text);
     if (s == TN_OK)

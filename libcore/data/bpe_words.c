@@ -1,7 +1,7 @@
 /* bpe_words.c - the different pieces of a text and how often each is there: all that training looks at.
  *
- * Memory goes with the number of different pieces, not with the text; a piece is borrowed from where it was first.
- * Their order is that of the text, so what is learned does not depend on the table's size or hash. */
+ * Memory goes with the number of different pieces, not with the text; a piece is borrowed from where it was
+ * first. Their order is that of the text, so what is learned does not depend on the table's size or hash. */
 #include "data/bpe.h"
 
 #include "data/splitter.h"

@@ -1,8 +1,8 @@
 /* pieces.c - see splitter.h: the pieces of a text of any bytes, and where a text may be cut.
  *
- * A cut lies before a blank that follows something that is no blank. A piece that has a blank anywhere but at its
- * beginning is made of blanks alone, so a piece begins there; and no piece before it looks further: what is greedy
- * ends at a blank as it ends at the end. */
+ * A cut lies before a blank that follows something that is no blank. A piece that has a blank anywhere but at
+ * its beginning is made of blanks alone, so a piece begins there; and no piece before it looks further: what
+ * is greedy ends at a blank as it ends at the end. */
 #include "data/splitter.h"
 
 #include "data/utf8.h"
@@ -31,8 +31,9 @@ tn_status tn_pieces_next(struct tn_pieces *p, const unsigned char **piece, uint6
 /* The White_Space of Unicode. */
 static int is_blank(uint32_t c)
 {
-    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-           c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+    return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+           c == 0x3000;
 }
 
 /* Does a whole character that is no blank end at this place, which is above 0? */

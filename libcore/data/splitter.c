@@ -2,23 +2,24 @@
  *
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
  *
- * \s is spelled out, for PCRE2 counts U+180E as a blank and Unicode no longer does. The pattern is anchored and every
- * character begins some alternative, so a match never scans ahead; no alternative has a group that repeats, so the
- * longest piece needs no stack and gives back one character at most. Where memory may not be made executable there
- * is no JIT, and the same match takes longer. */
+ * \s is spelled out, for PCRE2 counts U+180E as a blank and Unicode no longer does. The pattern is anchored
+ * and every character begins some alternative, so a match never scans ahead; no alternative has a group that
+ * repeats, so the longest piece needs no stack and gives back one character at most. Where memory may not be
+ * made executable there is no JIT, and the same match takes longer. */
 #include "data/splitter.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 
-#define BLANK "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
-#define PATTERN                                                                                               \
-    "'(?:[stmd]|re|ve|ll)"                                                                                    \
-    "| ?[A-Za-z\\p{L}]+"                                                                                      \
-    "| ?[0-9\\p{N}]+"                                                                                         \
-    "| ?[^" BLANK "\\p{L}\\p{N}]+"                                                                            \
-    "|[" BLANK "]+(?![^" BLANK "])"                                                                           \
+#define BLANK                                                                                                \
+    "\\t-\\r \\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define PATTERN                                                                                              \
+    "'(?:[stmd]|re|ve|ll)"                                                                                   \
+    "| ?[A-Za-z\\p{L}]+"                                                                                     \
+    "| ?[0-9\\p{N}]+"                                                                                        \
+    "| ?[^" BLANK "\\p{L}\\p{N}]+"                                                                           \
+    "|[" BLANK "]+(?![^" BLANK "])"                                                                          \
     "|[" BLANK "]+"
 
 struct tn_splitter {
@@ -43,8 +44,8 @@ tn_status tn_splitter_new(struct tn_splitter **out)
 
     if (!s)
         return tn_error(TN_ERR_MEMORY, "no memory to split a text");
-    s->code = pcre2_compile((PCRE2_SPTR8)PATTERN, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &number, &at,
-                            NULL);
+    s->code = pcre2_compile((PCRE2_SPTR8)PATTERN, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_ANCHORED, &number,
+                            &at, NULL);
     s->match = s->code ? pcre2_match_data_create(1, NULL) : NULL;
     if (!s->match) {
         tn_status status = s->code ? tn_error(TN_ERR_MEMORY, "no memory to split a text")

@@ -1,9 +1,10 @@
-/* splitter.h - a text cut into pieces, as GPT-2 does before it merges bytes: contractions, words, numbers, other
- * marks, each with one blank before it, and blanks.
+/* splitter.h - a text cut into pieces, as GPT-2 does before it merges bytes: contractions, words, numbers,
+ * other marks, each with one blank before it, and blanks.
  *
- * Tokens never reach over the border of two pieces, so this pattern is a part of the tokenizer. The properties of
- * letters and numbers are those of Unicode as the library PCRE2 knows it; a build without PCRE2 has splitter_none.c
- * and makes no splitter. Bytes that are no UTF-8 are pieces of their own, each run of them one. */
+ * Tokens never reach over the border of two pieces, so this pattern is a part of the tokenizer. The
+ * properties of letters and numbers are those of Unicode as the library PCRE2 knows it; a build without PCRE2
+ * has splitter_none.c and makes no splitter. Bytes that are no UTF-8 are pieces of their own, each run of
+ * them one. */
 #ifndef TN_DATA_SPLITTER_H
 #define TN_DATA_SPLITTER_H
 #include <tenon/abi.h>
@@ -14,7 +15,8 @@ struct tn_splitter;
 tn_status tn_splitter_new(struct tn_splitter **out);
 void tn_splitter_free(struct tn_splitter *s);
 
-/* Where the piece ends that begins at byte `at`, which is below bytes. The text is valid UTF-8 from there on. */
+/* Where the piece ends that begins at byte `at`, which is below bytes. The text is valid UTF-8 from there on.
+ */
 tn_status tn_splitter_next(struct tn_splitter *s, const unsigned char *text, uint64_t bytes, uint64_t at,
                            uint64_t *end);
 

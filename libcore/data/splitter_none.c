@@ -4,7 +4,8 @@
 tn_status tn_splitter_new(struct tn_splitter **out)
 {
     *out = NULL;
-    return tn_error(TN_ERR_CONFIG, "this tenon was built without PCRE2, which the tokenizers bpe and gpt2 need: "
+    return tn_error(TN_ERR_CONFIG,
+                    "this tenon was built without PCRE2, which the tokenizers bpe and gpt2 need: "
                     "install it (on Debian: apt-get install libpcre2-dev), then configure and build again");
 }
 
