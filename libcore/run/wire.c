@@ -9,7 +9,7 @@ static int64_t elements(const struct tn_node *n, const struct tn_mesh *m, struct
 {
     int64_t sum = 0;
 
-    for (uint32_t i = 0; i < n->n_in; i++) {
+    for (uint32_t i = 0; i < n->n_out; i++) {
         struct tn_local in, out;
 
         tn_value_local(n->in[i], m, arena, &in);
