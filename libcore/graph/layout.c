@@ -386,6 +386,10 @@ int tn_value_here(const struct tn_value *v, const struct tn_mesh *m)
 
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out)
 {
+    if (v->slice_of) {
+        graph_slice_local(v, m, arena, out);
+        return;
+    }
     *out = (struct tn_local){.count = 1};
     for (uint32_t d = 0; d < v->rank; d++) {
         struct part p = {.count = v->size[d]};

@@ -38,4 +38,5 @@ struct tn_value *llama_mlp(struct llama *m, struct tn_value *y, const char *name
 /* --- the models */
 void model_gpt2(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 void model_llama(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
+void model_mixtral(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 #endif

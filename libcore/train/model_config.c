@@ -124,5 +124,7 @@ void tn_model_read(const struct tn_config *c, struct tn_model_config *out)
         .tie_embeddings = tn_config_text(c, "model.tie_embeddings") ? tn_config_flag(c, "model.tie_embeddings") : is_gpt2(c),
         .gelu = tn_config_text(c, "model.gelu"),
         .rotary = read_rotary(c),
+        .n_expert = strcmp(arch, "mixtral") ? 0 : tn_config_int(c, "model.n_expert"),
+        .top_k = strcmp(arch, "mixtral") ? 0 : tn_config_int(c, "model.top_k"),
     };
 }

@@ -86,6 +86,8 @@ tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
 /* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and
  * ranks. All ranks together; done after each update where backend.debug is set. */
 tn_status tn_session_replicas(struct tn_session *s);
+/* Bytes that this rank holds of a parameter, state or gradient, or of a slice of one. */
+uint64_t tn_session_held(const struct tn_session *s, const struct tn_value *v);
 /* In place, each the largest of all ranks: the times of the slowest. All ranks together. */
 tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n);
 /* Bytes that this rank has sent in collectives of the graphs so far, along an axis; counted as a ring would.
