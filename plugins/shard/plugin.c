@@ -136,7 +136,8 @@ static void forward(struct tn_graph *g, const char *axis)
     if (tn_option(g, "zero") < 3)
         return;
     tn_each_param(g, w)
-        tn_set_layout(w, axis, TN_F);
+        if (tn_layout_of(w, axis) == TN_R)                   /* and no strategy has cut it here: experts */
+            tn_set_layout(w, axis, TN_F);
     gather_units(g, axis, TN_FORWARD);
 }
 

@@ -102,7 +102,7 @@ static int world_of(const char *layout)
 static const struct model {
     const char *name;
     int vocab, seq;
-    const char *setting[9];
+    const char *setting[11];
 } models[] = {
     {"even", 64, 16, {"model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"}},
     {"odd", 65, 17, {"model.n_head=3", "model.n_embd=27", "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
@@ -110,6 +110,11 @@ static const struct model {
                        "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
     {"mqa", 64, 16, {"model.arch=llama", "model.n_head=4", "model.n_kv_head=1", "model.n_embd=32", "model.n_inner=40",
                      "model.vocab_size=64", "model.block_size=16", "train.seq_len=16", "model.rope_scaling=llama3"}},
+    {"moe", 65, 17, {"model.arch=mixtral", "model.n_head=6", "model.n_kv_head=3", "model.n_embd=36", "model.n_inner=25",
+                     "model.vocab_size=65", "model.block_size=19", "train.seq_len=17", "model.n_expert=5", "model.top_k=2"}},
+    /* more experts than anybody visits */
+    {"sparse", 64, 16, {"model.arch=mixtral", "model.n_head=4", "model.n_embd=32", "model.n_inner=24", "model.vocab_size=64",
+                        "model.block_size=16", "train.seq_len=16", "model.n_expert=50", "model.top_k=1"}},
 };
 
 static const struct model *model_of(const char *layout)
@@ -126,7 +131,7 @@ static const struct model *model_of(const char *layout)
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
-    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring",
+    static const char *const axes[] = {"dp", "tp", "cp", "pp", "ep", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring",
                                        "shard_within", "virtual", "stages"};
     static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
