@@ -244,10 +244,11 @@ static void grouped_shape(struct tn_node *n)
 
 static void grouped_dw_shape(struct tn_node *n)
 {
-    const struct tn_value *w = n->in[3];
-
-    if (count_fits(n, n->in[2], w) && rows_agree(n, n->in[0], n->in[1], n->in[0]->rank - 1))
-        tn_node_output(n, w->rank, w->dim, w->size, TN_F32);
+    if (!rows_agree(n, n->in[0], n->in[1], n->in[0]->rank - 1))
+        return;
+    op_shape_out(n);
+    if (n->n_out && count_fits(n, n->in[2], n->out[0]) && !shared_dim(n->in[0], n->out[0]) + !shared_dim(n->in[1], n->out[0]))
+        tn_graph_fail(n->graph, TN_ERR_SHAPE, "grouped_dw (role %s, unit %s): its result has the experts, then the widths of its inputs", n->role, n->unit);
 }
 
 /* Rows of some experts meet the weights of those; else count is that of the rows, and the general rule holds. */
@@ -274,12 +275,12 @@ static void grouped_grad(struct tn_node *n, struct tn_value *const *dy, struct t
     uint32_t dtype = op_grad_dtype(x);
 
     dx[0] = op_with(n->graph, "grouped", TN_IN(dy[0], w, count), NULL, 0, dtype);
-    dx[1] = op_as(tn_add(n->graph, "grouped_dw", TN_IN(dy[0], x, count, w), TN_NONE), op_grad_dtype(w));
+    dx[1] = op_as(tn_add(n->graph, "grouped_dw", TN_IN(dy[0], x, count), TN_WITH(OP_DIMS_OF(w))), op_grad_dtype(w));
 }
 
 static double grouped_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
-    const struct tn_value *w = n->in[n->n_in == 4 ? 3 : 1];
+    const struct tn_value *w = n->op->grad ? n->in[1] : n->out[0];
     uint32_t other = 3 - shared_dim(n->in[0], w);
     struct tn_local l;
 
@@ -301,7 +302,7 @@ const struct tn_op tn_ops_experts[] = {
      .flops = combine_flops},
     {.name = "grouped", .n_in_min = 3, .n_in_max = 3, .least = {1, 3, 2}, .shape = grouped_shape, .layout = grouped_layout,
      .grad = grouped_grad, .flops = grouped_flops, .back = grouped_back},
-    {.name = "grouped_dw", .n_in_min = 4, .n_in_max = 4, .least = {1, 1, 2, 3}, .unread = 8, .shape = grouped_dw_shape,
-     .layout = grouped_layout, .flops = grouped_flops},
+    {.name = "grouped_dw", .n_in_min = 3, .n_in_max = 3, .least = {1, 1, 2}, .shape = grouped_dw_shape, .layout = grouped_layout,
+     .flops = grouped_flops},
 };
 const uint32_t tn_n_ops_experts = OP_COUNT(tn_ops_experts);

@@ -255,9 +255,12 @@ static void list_tensors(struct tn_session *s)
         n += (1 + v->param->n_state) * (uint32_t)(1 + tn_value_slices(v));
         if (v->param->twin)
             continue;
+        int64_t met = tn_value_slices(v) ? tn_value_count(v) / s->model.n_expert * s->model.top_k : tn_value_count(v);
+
         s->shape.n_parameters += tn_value_count(v);
+        s->shape.n_parameters_met += met;
         if (!is_looked_up(s, v))
-            s->shape.n_parameters_no_position += tn_value_count(v);
+            s->shape.n_parameters_no_position += met;
     }
     s->tensor = tn_alloc(s->arena, (n + 1) * sizeof *s->tensor);
     add_tensors(s, g->params);
@@ -390,7 +393,7 @@ tn_status tn_session_look_as(struct tn_session *s, int64_t rank)
     s->options.dump = NULL;
     s->mesh = s->shape.mesh = s->collectives.mesh = tn_mesh_at(&s->mesh, rank);
     s->shape.rank = rank;
-    s->shape.n_parameters = s->shape.n_parameters_no_position = s->n_tensor = 0;
+    s->shape.n_parameters = s->shape.n_parameters_met = s->shape.n_parameters_no_position = s->n_tensor = 0;
     status = make_parts(s);
     if (!status)
         list_tensors(s);

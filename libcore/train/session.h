@@ -50,7 +50,8 @@ struct tn_session_shape {
     int64_t world, rank;
     struct tn_mesh mesh;                         /* seen by this rank */
     int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
-    int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without tables that are only looked up */
+    int64_t n_parameters_met;                    /* those that a token meets: of experts the chosen ones */
+    int64_t n_parameters_no_position;            /* N of 6N + 6LCT: those met, without tables that are only looked up */
     uint32_t dtype;                              /* of what is computed: backend.dtype */
 };
 const struct tn_session_shape *tn_session_shape(const struct tn_session *s);

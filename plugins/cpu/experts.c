@@ -289,13 +289,13 @@ static tn_status launch_grouped(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
-/* dy, x, count, w: dw[e] is the sum over the rows of e, in all blocks. w is [expert, out, in], or with back [expert, in, out],
+/* dy, x, count: dw[e] is the sum over the rows of e, in all blocks. dw is [expert, out, in], or with back [expert, in, out],
  * where in is the width of x. */
 static void one_weight(const struct experts *e, const struct tn_launch *l, int64_t expert)
 {
     const float *dy = l->buffer[0], *x = l->buffer[1];
     const int32_t *count = l->buffer[2];
-    float *dw = (float *)l->buffer[4] + expert * e->width * e->out;
+    float *dw = (float *)l->buffer[3] + expert * e->width * e->out;
     struct tn_cpu_gemm g = {.m = e->back ? e->width : e->out, .n = e->back ? e->out : e->width, .at = 1};
     uint32_t add = e->accumulate;
     int64_t at = 0;

@@ -179,7 +179,7 @@ static tn_status grouped(void *state, const struct tn_launch *l)
     return TN_OK;
 }
 
-/* dy, x, count, w: dw[e] is the sum over the rows of e; rows of a block begin behind those of the blocks before */
+/* dy, x, count: dw[e] is the sum over the rows of e; rows of a block begin behind those of the blocks before */
 static double weight_sum(const struct experts *s, const struct tn_launch *l, int64_t e, int64_t i, int64_t o)
 {
     int64_t r = 0;
