@@ -506,6 +506,12 @@ static const char *const usual[] = {
     "dp=2 zero=3 micro=2 model=llama recompute=yes", "cp=2 model=llama recompute=yes kernels=cpu,ref", "pp=2 tp=3 sp=yes micro=3 layers=5 model=llama look=yes kernels=cpu,ref",
     "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved model=llama", "dp=2 cp=2 tp=2 zero=3 sp=yes micro=2 model=mqa look=yes",
     "pp=2 cp=2 tp=2 micro=4 look=yes", "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved",
+    "micro=4 model=moe", "dp=2 model=moe kernels=cpu,ref", "dp=3 zero=3 micro=2 model=moe", "tp=3 sp=yes model=moe", "cp=3 ring=no zigzag=no model=moe",
+    "pp=2 micro=3 layers=4 schedule=interleaved model=moe tied=no", "dp=2 ep=2 model=moe look=yes", "dp=3 ep=3 micro=2 model=moe opt=sgd",
+    "dp=4 ep=2 micro=1 model=moe kernels=cpu,ref", "dp=3 ep=3 micro=1 model=sparse look=yes", "dp=4 ep=4 micro=1 model=sparse",
+    "dp=2 ep=2 tp=2 sp=yes model=moe micro=3 opt=sgd", "dp=2 ep=2 cp=2 model=moe micro=3", "dp=2 ep=2 pp=2 model=moe micro=3",
+    "dp=2 ep=2 zero=1 model=moe", "dp=4 ep=2 zero=2 micro=1 model=moe opt=sgd", "dp=4 ep=2 zero=3 micro=1 model=moe", "dp=4 ep=2 zero=3 micro=1 model=moe recompute=yes",
+    "dp=2 ep=2 zero=3 tp=2 sp=yes cp=2 micro=3 model=moe recompute=yes",
 };
 
 /* Of twelve micro-batches the first of four stages keeps four under 1f1b: memory that is not there cannot be used. */
