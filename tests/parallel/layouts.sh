@@ -107,14 +107,14 @@ rm -r alone
 sed -i 's/^dropout.*/arch = mixtral\nn_inner = 24\nn_expert = 5/' tiny.ini
 go 1 alone 8
 go 3 spread 4 parallel.ep=3 parallel.zero=1
-cp -r spread apart; cp -r spread one
+cp -r spread apart; cp -r spread solo
 go 2 spread 8 parallel.ep=2 parallel.zero=3 checkpoint.gather=yes
 as_alone spread
 go 4 apart 8 parallel.ep=2 parallel.tp=2 train.micro_batch=6 checkpoint.gather=yes
 as_alone apart
-go 1 one 8
-as_alone one
-expect grep -q 'model.layers.1.block_sparse_moe.experts.4.w2.weight' one/step-00000008/model-00001-of-00001.safetensors
+go 1 solo 8
+as_alone solo
+expect grep -q 'model.layers.1.block_sparse_moe.experts.4.w2.weight' solo/step-00000008/model-00001-of-00001.safetensors
 sed -i 's/^arch = mixtral/dropout = 0/; /^n_inner/d; /^n_expert/d' tiny.ini
 
 case_ "grouped queries: groups cut where there are more ranks than key heads"
