@@ -16,6 +16,7 @@ struct tn_model_config {
     int64_t n_kv_head;                           /* llama */
     struct tn_rotary rotary;                     /* llama */
     int64_t n_expert, top_k;                     /* mixtral, else 0 */
+    double aux_loss;                             /* mixtral */
 };
 
 /* What is wanted of the graph. */

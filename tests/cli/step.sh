@@ -25,7 +25,7 @@ passes()
     expect_rc 0
 }
 
-for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha mixtral mixtral_one; do
+for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha mixtral mixtral_one mixtral_even; do
     for kernels in ref ""; do
         case_ "$case with kernels ${kernels:-of the device}"
         passes $case ${kernels:+backend.kernels=$kernels}

@@ -27,6 +27,8 @@ class Case:
         self.__dict__.update(locals())
         self.length = length or block
 
+    extra = 0                                                # of the last forward: what training adds to the sum of losses
+
     def parameters(self, rng):
         """Names and fp32 values, in nanoGPT's order; every one random, so that none hides a mistake in another."""
         shapes = {"transformer.wte.weight": (self.vocab, self.width), "transformer.wpe.weight": (self.block, self.width)}
@@ -124,7 +126,7 @@ class Case:
                 v.grad = torch.zeros_like(v)                 # and so it stays where nobody visits an expert
             for first in range(0, self.accumulate * self.batch, self.batch):
                 logits = self.forward(p, tokens[step, first:first + self.batch])
-                loss = self.loss(logits, targets[step, first:first + self.batch]) / counted
+                loss = (self.loss(logits, targets[step, first:first + self.batch]) + self.extra) / counted
                 loss.backward()
                 total += loss.item()
                 if step == 0 and first == 0:
@@ -239,11 +241,15 @@ class Llama(Case):
 
 
 class Mixtral(Llama):
-    """experts: how many there are; visits: how many see a token."""
+    """experts: how many there are; visits: how many see a token; balance: weight of what is added for visits that are uneven."""
 
-    def __init__(self, name, experts, visits, **more):
+    def __init__(self, name, experts, visits, balance=0.0, **more):
         super().__init__(name, **more)
-        self.experts, self.visits = experts, visits
+        self.experts, self.visits, self.balance = experts, visits, balance
+
+    def forward(self, p, tokens):
+        self.extra = 0
+        return super().forward(p, tokens)
 
     def mlp_shapes(self, unit):
         shapes = {unit + "block_sparse_moe.gate.weight": (self.experts, self.width)}
@@ -259,18 +265,24 @@ class Mixtral(Llama):
     def mlp(self, p, unit, y):
         """One token after the other."""
         result = torch.zeros_like(y)
+        visited, shares = torch.zeros(y.shape[0], self.experts), torch.zeros(y.shape[0], self.experts, dtype=torch.float64)
         for at in [(b, t) for b in range(y.shape[0]) for t in range(y.shape[1])]:
             logits = p[unit + "block_sparse_moe.gate.weight"] @ y[at]
             best = torch.argsort(logits, descending=True)[:self.visits]
+            visited[at[0], best] += 1
+            shares[at[0]] = shares[at[0]] + torch.softmax(logits, 0)
             gates = torch.exp(logits[best]) / torch.exp(logits[best]).sum()
             for gate, expert in zip(gates, best.tolist()):
                 w1, w2, w3 = (p[unit + f"block_sparse_moe.experts.{expert}.{part}.weight"] for part in ("w1", "w2", "w3"))
                 a = w1 @ y[at]
                 result[at] = result[at] + gate * (w2 @ (a * torch.sigmoid(a) * (w3 @ y[at])))
+        length = y.shape[1]
+        self.extra = self.extra + self.balance * length * self.experts * (visited / (self.visits * length) * shares / length).sum()
         return result
 
     def ini(self):
-        return {**super().ini(), "model.arch": "mixtral", "model.n_expert": self.experts, "model.top_k": self.visits}
+        return {**super().ini(), "model.arch": "mixtral", "model.n_expert": self.experts, "model.top_k": self.visits,
+                **({"model.aux_loss": self.balance} if self.balance else {})}
 
 
 def write(path, tensors, metadata):
@@ -300,6 +312,8 @@ CASES = [
     # ranks do not divide the experts; in the second case some are not visited
     Mixtral("mixtral", seed=18, layers=2, heads=4, keys=2, width=16, inner=12, vocab=23, block=9, batch=2, accumulate=2, uncounted=4,
             experts=5, visits=2),
+    Mixtral("mixtral_even", seed=20, layers=2, heads=2, keys=1, width=12, inner=8, vocab=17, block=8, batch=2, accumulate=2, optimizer="sgd", lr=0.2,
+            experts=3, visits=2, balance=0.5),
     Mixtral("mixtral_one", seed=19, layers=2, heads=2, keys=2, width=12, inner=8, vocab=17, block=7, batch=3, tied=True, optimizer="sgd",
             lr=0.5, experts=11, visits=1),
     Llama("llama_mha", seed=17, layers=3, heads=3, keys=3, width=12, inner=17, vocab=19, block=10, batch=3, steps=3, optimizer="sgd", lr=0.5),

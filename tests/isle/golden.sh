@@ -27,7 +27,7 @@ passes()
     expect_rc 0
 }
 
-for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha mixtral mixtral_one; do
+for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha mixtral mixtral_one mixtral_even; do
     passes 1 $case
 done
 passes 1 sgd train.micro_batch=1

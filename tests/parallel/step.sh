@@ -104,6 +104,13 @@ passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.tp=2
 passes 4 mixtral train.micro_batch=2 parallel.ep=2 parallel.tp=2 parallel.sp=yes train.recompute=yes
 passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.cp=2
 passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.pp=2
+# What is added for experts that are not visited alike: of each sequence, however batches and sequences are cut.
+passes 1 mixtral_even train.micro_batch=1
+passes 2 mixtral_even train.micro_batch=1 parallel.ep=2
+passes 2 mixtral_even parallel.cp=2
+passes 2 mixtral_even parallel.tp=2 parallel.sp=yes
+passes 4 mixtral_even parallel.pp=2 train.micro_batch=1 parallel.ep=2
+passes 4 mixtral_even train.micro_batch=1 parallel.ep=2 parallel.cp=2 parallel.zero=2
 export TENON_SHM=no
 passes 2 mixtral train.micro_batch=1 parallel.ep=2
 passes 2 sgd train.micro_batch=2
