@@ -53,7 +53,7 @@ static tn_status strategy_options(struct tn_registry *r, struct tn_config *c, co
 
     snprintf(size, sizeof size, "parallel.%s", axis);
     snprintf(key, sizeof key, "plugins.%s", axis);
-    if (tn_config_int(c, size) <= 1 && !inner)
+    if (tn_config_int(c, size) <= 1 && !inner && (strcmp(axis, "dp") || tn_config_int(c, "parallel.ep") <= 1))
         return TN_OK;
     name = tn_config_text(c, key);
     if (!name && inner)

@@ -30,7 +30,11 @@ void plan_print_model(const struct tn_session *s)
     printf("%-18s %lld sequences of %lld tokens, %lld x %lld\n", "update", (long long)h->global_batch,
            (long long)h->seq_len, (long long)h->n_micro, (long long)h->micro_batch);
     printf("%-18s %lld, %lld without %s\n", "parameters", (long long)h->n_parameters,
-           (long long)h->n_parameters_no_position, m->tie_embeddings ? "positions" : "embeddings");
+           (long long)(h->n_parameters - h->n_parameters_met + h->n_parameters_no_position),
+           m->tie_embeddings ? "positions" : "embeddings");
+    if (m->n_expert)
+        printf("%-18s %lld, %lld without %s: %lld of %lld experts\n", "met by a token", (long long)h->n_parameters_met,
+               (long long)h->n_parameters_no_position, m->tie_embeddings ? "positions" : "embeddings", (long long)m->top_k, (long long)m->n_expert);
 }
 
 void plan_print_memory(const struct tn_plan_report *r)

@@ -70,6 +70,8 @@ const struct tn_key tn_keys[] = {
      .help = "Experts of a mixtral block"},
     {SECTION("model", "top_k"), INT(1, 65536), .unit = "experts", .preset = "2",
      .help = "Experts that see a token; at most n_expert"},
+    {SECTION("model", "aux_loss"), FLOAT(0, 1e6), .preset = "0",
+     .help = "Weight of what mixtral's training loss gets for experts that are not visited alike; 0: nothing"},
     {SECTION("model", "init_std"), FLOAT(0, 10), .preset = "0.02",
      .help = "Deviation of the initial weights"},
 

@@ -29,16 +29,18 @@ static tn_status read_at(const struct tn_tokens *t, uint64_t at, uint64_t bytes,
     return TN_OK;
 }
 
-/* Ids in place: uint16 at the end of their room become int32 from its start. */
+/* Ids in place: uint16 at the end of their room become int32 from its start. A few at a time by way of an array: gcc 12 at -O1
+ * takes the plain loop for one that writes elsewhere. */
 static void widen(int32_t *id, uint64_t n)
 {
     const char *from = (const char *)id + n * sizeof(uint16_t);
+    uint16_t narrow[64];
 
-    for (uint64_t i = 0; i < n; i++) {
-        uint16_t narrow;
-
-        memcpy(&narrow, from + i * sizeof narrow, sizeof narrow);
-        id[i] = narrow;
+    for (uint64_t i = 0, some; i < n; i += some) {
+        some = n - i < 64 ? n - i : 64;
+        memcpy(narrow, from + i * sizeof *narrow, some * sizeof *narrow);
+        for (uint64_t k = 0; k < some; k++)
+            id[i + k] = narrow[k];
     }
 }
 

@@ -459,6 +459,12 @@ static void api_convert_all(struct tn_value *const *v, uint32_t n, const char *a
     graph_convert_all(v, n, axis, to, out);
 }
 
+static struct tn_value *api_convert_rows(struct tn_value *v, struct tn_value *before, struct tn_value *after, const char *axis, tn_layout to)
+{
+    GUARD_VALUE(v && before && after && axis, NULL);
+    return graph_convert_rows(v, before, after, axis, to);
+}
+
 static int64_t api_bytes(const struct tn_value *v)
 {
     GUARD_VALUE(v, 0);
@@ -585,4 +591,5 @@ const struct tn_graph_api tn_graph_api_table = {
     .option_text = api_option_text,
     .micro_batches = api_micro_batches,
     .flops = api_flops,
+    .convert_rows = api_convert_rows,
 };

@@ -357,6 +357,8 @@ static void lower(struct tn_node *n)
 
 tn_status tn_graph_lower(struct tn_graph *g, int (*claims)(void *ctx, const char *op), void *ctx)
 {
+    if (!graph_experts_dense(g, claims, ctx))
+        return tn_graph_status(g);
     for (struct tn_node *n = tn_graph_first(g), *next; n && !g->status; n = next) {
         next = tn_node_next(n);
         if (n->op->decompose && !claimed(n->op, claims, ctx))

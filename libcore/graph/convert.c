@@ -3,6 +3,7 @@
  *   P -> R all_reduce      P -> S, F reduce_scatter      S, F -> R all_gather      R -> S, F slice
  *   S -> S all_to_all      R -> P once                   stage -> stage move       V -> Pmax as_max
  *   S -> S of a ring neighbour ring                      stage -> P once
+ *   S -> S, packed rows of experts exchange
  *
  * What one stage holds is a partial sum over the pipeline to which the others add nothing: `once` says so, and gives
  * zeros where the stage is not. So a value of one stage becomes whole by once and all_reduce, and values of several
@@ -92,6 +93,27 @@ struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout t
     if (made)
         return made;
     return graph_add(g, op, &v, 1, TN_WITH(TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)));
+}
+
+/* --- packed rows, from those of some tokens to those of some experts and back */
+
+struct tn_value *graph_convert_rows(struct tn_value *v, struct tn_value *before, struct tn_value *after, const char *axis, tn_layout to)
+{
+    struct tn_graph *g = v->graph;
+    tn_layout from = graph_layout_on(v, axis);
+    const struct tn_layout_info *f, *t;
+
+    if (g->status || from == to || g->mesh.size[tn_axis_find(axis)] == 1)
+        return g->status ? NULL : v;
+    if (!from)
+        return unknown(v, axis);
+    f = tn_layout_get(g, from), t = tn_layout_get(g, to);
+    if (f->kind == TN_LAYOUT_SHARD && t->kind == f->kind && (f->dim == v->dim[0]) != (t->dim == v->dim[0])
+        && (tn_value_find_dim(v, f->dim) < 0) != (tn_value_find_dim(v, t->dim) < 0))
+        return graph_add(g, "exchange", TN_IN(v, before, after), TN_WITH(TN_TEXT("axis", axis), TN_INT("from", from), TN_INT("to", to)));
+    tn_graph_fail(g, TN_ERR_LAYOUT, "rows of %%%u %s cannot go from %s to %s on axis %s: one is a cut along %s, the other one along the experts",
+                  v->id, v->name, tn_layout_text(g, from), tn_layout_text(g, to), axis, v->rank ? v->dim[0] : "rows");
+    return NULL;
 }
 
 /* --- several values at once */

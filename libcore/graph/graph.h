@@ -62,6 +62,8 @@ struct tn_value {
     uint32_t n_user, user_room;
     struct tn_param *param;                      /* of parameters; of states: whose slot it is */
     const struct tn_rotary *rotary;              /* of positions: a table of angles; NULL: the numbers themselves */
+    const struct tn_value *slice_of;             /* a slice (slice.c): of which value, at which index of its first dim */
+    int64_t slice;
     struct tn_value *next;                       /* list of its kind */
     struct tn_value *next_value;                 /* list of all, newest first */
 };
@@ -227,6 +229,13 @@ void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn
 void tn_rotary_fill(const struct tn_value *v, const struct tn_local *l, float *out);     /* what the rank holds of the table */
 /* Does the rank hold anything of it? Not where the value lives on a stage that it does not run. */
 int tn_value_here(const struct tn_value *v, const struct tn_mesh *m);
+/* A parameter, state or gradient whose name has a * is several tensors in files, one for each index of its first dim: how
+ * many; 0: it is one. */
+int64_t tn_value_slices(const struct tn_value *v);
+/* One of them, outside of the graph, with its own name; in the arena. And the element of what a rank holds of the whole at which
+ * what it holds of the slice begins. */
+struct tn_value *tn_value_slice(const struct tn_value *v, int64_t index, struct tn_arena *arena);
+int64_t tn_value_slice_start(const struct tn_value *v, const struct tn_mesh *m);
 uint64_t tn_dtype_bytes(uint32_t dtype);
 int64_t tn_value_bytes(const struct tn_value *v);                    /* of the rank that holds most */
 

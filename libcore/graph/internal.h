@@ -26,6 +26,9 @@ void graph_remove(struct tn_node *n);
 void graph_move(struct tn_node *n);
 struct tn_value *graph_convert(struct tn_value *v, const char *axis, tn_layout to);
 void graph_convert_all(struct tn_value *const *v, uint32_t n, const char *axis, tn_layout to, struct tn_value **out);
+struct tn_value *graph_convert_rows(struct tn_value *v, struct tn_value *before, struct tn_value *after, const char *axis, tn_layout to);
+int64_t graph_slice_local(const struct tn_value *s, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out);
+int graph_experts_dense(struct tn_graph *g, int (*claims)(void *ctx, const char *op), void *ctx);   /* 0 after an error */
 void graph_decompose(struct tn_node *n, const char *axis);          /* axis: where sums close, or NULL */
 tn_layout graph_layout_on(struct tn_value *v, const char *axis);    /* settled */
 int graph_verify_node(struct tn_node *n);        /* 0 after an error on the graph */

@@ -106,6 +106,7 @@ const char *tn_layout_named(const struct tn_node *n, int axis, const char *const
     struct tn_graph *g = n->graph;
     tn_layout cut = 0;
     const char *dim;
+    int has = 0;                                 /* else the cut is one of packed rows by expert, which stays */
 
     for (uint32_t i = 0; i < n->n_in; i++) {
         tn_layout l = n->in[i]->layout[axis];
@@ -131,8 +132,13 @@ const char *tn_layout_named(const struct tn_node *n, int axis, const char *const
     for (uint32_t i = 0; i < n->n_in; i++)
         if (n->in[i]->layout[axis] == TN_R && tn_value_find_dim(n->in[i], dim) >= 0)
             return tn_text(g->arena, "%%%u has dim %s whole, another input has it cut", n->in[i]->id, dim);
-    for (uint32_t o = 0; o < n->n_out; o++)
-        out[o] = tn_value_find_dim(n->out[o], dim) >= 0 ? cut : reduced;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        has |= tn_value_find_dim(n->in[i], dim) >= 0;
+    for (uint32_t o = 0; o < n->n_out; o++) {
+        out[o] = !has || tn_value_find_dim(n->out[o], dim) >= 0 ? cut : reduced;
+        if (!has && n->out[o]->rank < n->in[0]->rank)
+            return tn_text(g->arena, "rows of some %ss cannot be summed up", dim);
+    }
     return NULL;
 }
 
@@ -380,6 +386,10 @@ int tn_value_here(const struct tn_value *v, const struct tn_mesh *m)
 
 void tn_value_local(const struct tn_value *v, const struct tn_mesh *m, struct tn_arena *arena, struct tn_local *out)
 {
+    if (v->slice_of) {
+        graph_slice_local(v, m, arena, out);
+        return;
+    }
     *out = (struct tn_local){.count = 1};
     for (uint32_t d = 0; d < v->rank; d++) {
         struct part p = {.count = v->size[d]};

@@ -8,6 +8,7 @@ static const struct {
     {tn_ops_nest, &tn_n_ops_nest}, {tn_ops_index, &tn_n_ops_index},         {tn_ops_norm, &tn_n_ops_norm},
     {tn_ops_rope, &tn_n_ops_rope}, {tn_ops_loss, &tn_n_ops_loss},           {tn_ops_attention, &tn_n_ops_attention},
     {tn_ops_update, &tn_n_ops_update}, {tn_ops_collective, &tn_n_ops_collective},
+    {tn_ops_experts, &tn_n_ops_experts},
 };
 
 const struct tn_op *tn_op_find(const char *name)

@@ -53,6 +53,6 @@ const struct tn_op *tn_op_at(uint32_t i);
 #define TN_LINEAR_ALL 2                          /* all partial, or the only one */
 const char *tn_layout_named(const struct tn_node *n, int axis, const char *const *forbid, int linear, tn_layout reduced, tn_layout *out);
 
-extern const struct tn_op tn_ops_nest[], tn_ops_index[], tn_ops_norm[], tn_ops_rope[], tn_ops_attention[], tn_ops_loss[], tn_ops_collective[], tn_ops_update[];
-extern const uint32_t tn_n_ops_nest, tn_n_ops_index, tn_n_ops_norm, tn_n_ops_rope, tn_n_ops_attention, tn_n_ops_loss, tn_n_ops_collective, tn_n_ops_update;
+extern const struct tn_op tn_ops_nest[], tn_ops_index[], tn_ops_norm[], tn_ops_rope[], tn_ops_attention[], tn_ops_loss[], tn_ops_experts[], tn_ops_collective[], tn_ops_update[];
+extern const uint32_t tn_n_ops_nest, tn_n_ops_index, tn_n_ops_norm, tn_n_ops_rope, tn_n_ops_attention, tn_n_ops_loss, tn_n_ops_experts, tn_n_ops_collective, tn_n_ops_update;
 #endif

@@ -89,6 +89,37 @@ static void ring_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_v
     dx[0] = tn_add(n->graph, "ring", TN_IN(dy[0]), TN_WITH(TN_TEXT("axis", tn_node_text(n, "axis")), TN_INT("shift", -tn_node_int(n, "shift", 1))));
 }
 
+/* --- rows by expert: as many as there are. Inputs: rows, counts of the rank's own, counts of what is here afterwards */
+
+static void exchange_shape(struct tn_node *n)
+{
+    const struct tn_value *x = n->in[0], *a = n->in[1], *b = n->in[2];
+
+    if (own_axis(n) < 0 || a->dtype != TN_I32 || b->dtype != TN_I32 || a->rank != 2 || b->rank != 2 || a->size[1] != b->size[1])
+        tn_graph_fail(n->graph, TN_ERR_SHAPE, "exchange (role %s, unit %s) of %%%u %s takes an axis and two counts of its rows", n->role, n->unit, x->id, x->name);
+    op_like(n, 0);
+}
+
+/* Which of the two counts is that of the rows of experts: the one that is cut along them. */
+static const char *exchange_layout(const struct tn_node *n, int axis, tn_layout *out)
+{
+    tn_layout from = (tn_layout)tn_node_int(n, "from", 0), to = (tn_layout)tn_node_int(n, "to", 0);
+    tn_layout l[2] = {n->in[1]->layout[axis], n->in[2]->layout[axis]};
+
+    out[0] = n->in[0]->layout[axis];
+    if (axis != own_axis(n))
+        return out[0] == TN_F ? "a flat chunk must be gathered first" : NULL;
+    if (out[0] != from)
+        return tn_text(n->graph->arena, "it takes %s, not %s", tn_layout_text(n->graph, from), tn_layout_text(n->graph, out[0]));
+    out[0] = to;
+    return (l[0] == from && l[1] == TN_V) || (l[0] == TN_V && l[1] == to) ? NULL : "its counts are not those of the rows before and after";
+}
+
+static void exchange_grad(struct tn_node *n, struct tn_value *const *dy, struct tn_value **dx)
+{
+    dx[0] = graph_convert_rows(dy[0], n->in[2], n->in[1], tn_node_text(n, "axis"), (tn_layout)tn_node_int(n, "from", 0));
+}
+
 static double no_flops(const struct tn_node *n, const struct tn_mesh *m)
 {
     (void)n, (void)m;
@@ -109,5 +140,7 @@ const struct tn_op tn_ops_collective[] = {
     CONVERSION("move", 0),
     {.name = "ring", .flags = TN_OP_COLLECTIVE, .n_in_min = 1, .n_in_max = 1, .shape = like_all, .layout = ring_layout,
      .grad = ring_grad, .flops = no_flops},
+    {.name = "exchange", .flags = TN_OP_COLLECTIVE, .n_in_min = 3, .n_in_max = 3, .least = {1, 2, 2}, .shape = exchange_shape,
+     .layout = exchange_layout, .grad = exchange_grad, .flops = no_flops},
 };
 const uint32_t tn_n_ops_collective = OP_COUNT(tn_ops_collective);

@@ -12,7 +12,8 @@ static void add_source(struct reader *r, const struct stated *s, struct tn_value
     scan_graph_failed(r, s->at);
 }
 
-static void file_shape(struct reader *r, const struct stated *s, struct tn_param_spec *spec)
+/* Of a parameter whose name has a *: that of each of its files' tensors, one for each of the first dim. */
+static void file_shape(struct reader *r, const char *name, const struct stated *s, struct tn_param_spec *spec)
 {
     int64_t count = 1, want = 1;
 
@@ -25,7 +26,7 @@ static void file_shape(struct reader *r, const struct stated *s, struct tn_param
         if (!r->failed && __builtin_mul_overflow(count, spec->file_shape[spec->file_rank++], &count))
             scan_fail(r, "the shape is too large");
     }
-    for (uint32_t d = 0; d < s->rank; d++)
+    for (uint32_t d = name && strchr(name, '*') ? 1 : 0; d < s->rank; d++)
         if (__builtin_mul_overflow(want, s->size[d], &want))
             scan_fail(r, "the shape is too large");
     if (!r->failed && count != want)
@@ -56,7 +57,7 @@ void scan_param(struct reader *r)
     scan_type(r, &s);
     spec.rank = s.rank;
     if (scan_expect(r, "file="))
-        file_shape(r, &s, &spec);
+        file_shape(r, name, &s, &spec);
     if (scan_expect(r, "init="))
         init(r, &spec);
     if (!r->failed && s.dtype != TN_F32)

@@ -112,6 +112,11 @@ void llama_build(struct llama *m)
     if (!c->tie_embeddings)
         head = model_matrix(m->g, "lm_head.weight", 2, DIMS("vocab", "embed"), SIZES(c->vocab_size, c->n_embd), 1, c->init_std);
     model_head(m->g, h, head, m->use);
+    if (m->extra && m->use->loss) {
+        tn_at_end(m->g, TN_FORWARD, "head");
+        tn_set_role(m->g, "balance");
+        tn_graph_output(m->g, "loss", tn_expr(m->g, "a + b", TN_IN(tn_graph_find_output(m->g, "loss"), m->extra)));
+    }
 }
 
 void model_llama(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use)

@@ -8,6 +8,7 @@ static const struct {
 } models[] = {
     {"gpt2", model_gpt2},
     {"llama", model_llama},
+    {"mixtral", model_mixtral},
 };
 
 int tn_model_known(const char *arch)
@@ -20,7 +21,7 @@ int tn_model_known(const char *arch)
 
 const char *tn_model_names(void)
 {
-    return "gpt2 and llama";
+    return "gpt2, llama and mixtral";
 }
 
 /* LLaMA's: two thirds of gpt2's, since it has three matrices there and not two. */
@@ -39,6 +40,9 @@ static tn_status check_llama(const struct tn_model_config *c)
     if (c->n_embd / c->n_head % 2)
         return tn_error(TN_ERR_CONFIG, "model.n_embd / model.n_head = %lld, the width of a head, is odd: rotary positions turn pairs, so it must be even",
                         (long long)(c->n_embd / c->n_head));
+    if (!strcmp(c->arch, "mixtral") && (c->n_expert < 1 || c->top_k < 1 || c->top_k > c->n_expert))
+        return tn_error(TN_ERR_CONFIG, "model.top_k = %lld of model.n_expert = %lld experts: a token can see as many as there are",
+                        (long long)c->top_k, (long long)c->n_expert);
     return TN_OK;
 }
 

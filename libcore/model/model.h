@@ -8,13 +8,15 @@
 #include "graph/graph.h"
 
 struct tn_model_config {
-    const char *arch;                            /* gpt2, llama */
+    const char *arch;                            /* gpt2, llama, mixtral */
     int64_t n_layer, n_head, n_embd, vocab_size, block_size, n_inner;
     double dropout, norm_eps, init_std;
     int bias, tie_embeddings;
     const char *gelu;                            /* gpt2: erf or tanh */
     int64_t n_kv_head;                           /* llama */
     struct tn_rotary rotary;                     /* llama */
+    int64_t n_expert, top_k;                     /* mixtral, else 0 */
+    double aux_loss;                             /* mixtral */
 };
 
 /* What is wanted of the graph. */
@@ -26,7 +28,7 @@ struct tn_model_use {
 };
 
 int tn_model_known(const char *arch);
-const char *tn_model_names(void);                /* "gpt2 and llama" */
+const char *tn_model_names(void);                /* "gpt2, llama and mixtral" */
 /* Checks what the keys mean together; error names the key as "model.n_head". */
 tn_status tn_model_check(const struct tn_model_config *c);
 /* The width of the MLP where none is said. */

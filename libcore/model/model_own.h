@@ -30,6 +30,7 @@ struct llama {
      * stream, of the same dims. name: "model.layers.3". The unit is set, the role is not. */
     struct tn_value *(*mlp)(struct llama *m, struct tn_value *y, const char *name);
     struct tn_value *positions, *rotary;         /* by llama_build */
+    struct tn_value *extra;                      /* a scalar that training adds to the sum of losses, from block to block; NULL: none */
 };
 void llama_build(struct llama *m);
 /* The dense one: down(silu(gate(y))·up(y)). */
@@ -38,4 +39,5 @@ struct tn_value *llama_mlp(struct llama *m, struct tn_value *y, const char *name
 /* --- the models */
 void model_gpt2(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 void model_llama(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
+void model_mixtral(struct tn_graph *g, const struct tn_model_config *c, const struct tn_model_use *use);
 #endif

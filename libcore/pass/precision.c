@@ -25,7 +25,9 @@ struct rule {
 /* The first that fits holds. Operations that are not here take what comes. */
 static const struct rule rules[] = {
     {"einsum", "lm_head", BIT(0) | BIT(1), 1}, /* logits are a result, for whoever reads them */
+    {"einsum", "router", BIT(0) | BIT(1), 1},  /* who is the k-th largest is decided in fp32 */
     {"einsum", NULL, BIT(0) | BIT(1), 0},
+    {"grouped", NULL, BIT(0) | BIT(1), 0},
     {"embed", NULL, BIT(0), 0},
     {"attention", NULL, BIT(0) | BIT(1) | BIT(2), 0},
     {"head", NULL, BIT(0) | BIT(1), 0},

@@ -238,8 +238,8 @@ static int is_empty(const struct tn_planner *p, const struct tn_ask *a)
 /* On a stage of other ranks, from beginning to end: none of its group is concerned. */
 static int is_elsewhere(const struct tn_planner *p, const struct tn_step *s)
 {
-    for (uint32_t i = 0; i < s->n_in; i++)
-        if (tn_value_here(s->in[i], &p->plan->mesh) || tn_value_here(s->out[i], &p->plan->mesh))
+    for (uint32_t i = 0; i < s->n_in + s->n_out; i++)
+        if (tn_value_here(i < s->n_in ? s->in[i] : s->out[i - s->n_in], &p->plan->mesh))
             return 0;
     return 1;
 }

@@ -374,7 +374,9 @@ tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct
     k->ranks = c->mesh.size[k->axis], k->coord = c->mesh.coord[k->axis];
     k->before = tn_boxes_new(c->kernels, c->n_kernels), k->after = tn_boxes_new(c->kernels, c->n_kernels);
     snprintf(k->words, sizeof k->words, "%s on %s (unit %s, role %s)", n->op->name, tn_axis_name[k->axis], n->unit, n->role);
-    for (uint32_t i = 0; i < n->n_in && !s; i++)
+    if (!strcmp(n->op->name, "exchange"))
+        s = tn_exchange_prepare(k);
+    for (uint32_t i = 0; i < n->n_in && !s && !k->exchange; i++)
         s = convert(k, i);
     if (s) {
         release(k);
@@ -395,16 +397,19 @@ double tn_collective_bytes(const struct tn_node *n, const struct tn_mesh *m, str
     int axis = tn_axis_find(tn_node_text(n, "axis"));
     double d = (double)m->size[axis], sum = 0;
 
-    for (uint32_t i = 0; i < n->n_in; i++) {
+    for (uint32_t i = 0; i < n->n_out; i++) {
         struct tn_local in, out;
         double most;
 
         tn_value_local(n->in[i], m, arena, &in);
         tn_value_local(n->out[i], m, arena, &out);
+        if (!strcmp(n->op->name, "exchange"))                /* on average: those of a rank's own tokens */
+            in.count = out.count = in.count < out.count ? in.count : out.count;
         most = (double)(in.count > out.count ? in.count : out.count) * (double)tn_dtype_bytes(n->in[i]->dtype);
         if (!strcmp(n->op->name, "all_reduce"))
             sum += 2 * (d - 1) / d * most;
-        else if (!strcmp(n->op->name, "all_gather") || !strcmp(n->op->name, "reduce_scatter") || !strcmp(n->op->name, "all_to_all"))
+        else if (!strcmp(n->op->name, "all_gather") || !strcmp(n->op->name, "reduce_scatter") || !strcmp(n->op->name, "all_to_all")
+                 || !strcmp(n->op->name, "exchange"))
             sum += (d - 1) / d * most;
         else if (!strcmp(n->op->name, "ring"))
             sum += (double)in.count * (double)tn_dtype_bytes(n->in[i]->dtype);

@@ -5,6 +5,7 @@
 #include "run/collective.h"
 
 struct tn_compare_ticket;
+struct tn_exchange;
 
 struct tn_collective_transfer {
     struct tn_transfer t;                        /* from and to are filled in at launch */
@@ -45,11 +46,16 @@ struct tn_collective {
     uint64_t work;                               /* bytes */
     double wire;                                 /* bytes that the transfers send */
     uint64_t scratch;                            /* place of the copy kernels' own workspace in it */
+    struct tn_exchange *exchange;                /* counts that are known when it begins; NULL: they are now */
     char words[160];
 };
 
 /* Sizes the requests. All transfers are known. */
 void tn_transfer_prepare(struct tn_collective *k);
+
+/* Of an exchange: its transfer; how many elements go, at its start. */
+tn_status tn_exchange_prepare(struct tn_collective *k);
+tn_status tn_exchange_count(struct tn_collective *k, const struct tn_launch *l);
 
 /* Launches; state is the struct tn_collective. */
 tn_status tn_transfer_start(void *state, const struct tn_launch *l);     /* copied into order, and begun */

@@ -185,28 +185,39 @@ tn_status tn_memory_bind(struct tn_memory *m, const struct tn_plan *plan, void *
     return s;
 }
 
-static tn_status copy(struct tn_memory *m, const char *name, void *host, const void *from, uint64_t bytes)
+/* all: nothing less than the whole part is meant. */
+static tn_status copy(struct tn_memory *m, const char *name, int all, uint64_t at, void *host, const void *from, uint64_t bytes)
 {
     const struct tensor *t = find(m, name);
     tn_status s;
 
     if (!t)
         return tn_error(TN_ERR, "%s: no plan has a parameter or state of that name", name);
-    if (t->bytes != bytes)
+    if (all ? t->bytes != bytes : at > t->bytes || bytes > t->bytes - at)
         return tn_error(TN_ERR_SHAPE, "%s: %llu bytes are here, %llu were given", name,
                         (unsigned long long)t->bytes, (unsigned long long)bytes);
-    s = host ? m->api->copy(m->queue, host, t->at, bytes, 2) : m->api->copy(m->queue, t->at, from, bytes, 1);
+    s = host ? m->api->copy(m->queue, host, t->at + at, bytes, 2) : m->api->copy(m->queue, t->at + at, from, bytes, 1);
     return s ? s : m->api->sync(m->queue, NO_LIMIT);
 }
 
 tn_status tn_memory_read(struct tn_memory *m, const char *name, void *host, uint64_t bytes)
 {
-    return copy(m, name, host, NULL, bytes);
+    return copy(m, name, 1, 0, host, NULL, bytes);
+}
+
+tn_status tn_memory_read_part(struct tn_memory *m, const char *name, uint64_t at, void *host, uint64_t bytes)
+{
+    return copy(m, name, 0, at, host, NULL, bytes);
 }
 
 tn_status tn_memory_write(struct tn_memory *m, const char *name, const void *host, uint64_t bytes)
 {
-    return copy(m, name, NULL, host, bytes);
+    return copy(m, name, 1, 0, NULL, host, bytes);
+}
+
+tn_status tn_memory_write_part(struct tn_memory *m, const char *name, uint64_t at, const void *host, uint64_t bytes)
+{
+    return copy(m, name, 0, at, NULL, host, bytes);
 }
 
 void *tn_memory_at(const struct tn_memory *m, const char *name)

@@ -23,6 +23,9 @@ void tn_memory_reserve(struct tn_memory *m, const struct tn_plan *plan);
 /* The local part of a parameter or state of that name, row-major, without gaps. They return when it is done. */
 tn_status tn_memory_read(struct tn_memory *m, const char *name, void *host, uint64_t bytes);
 tn_status tn_memory_write(struct tn_memory *m, const char *name, const void *host, uint64_t bytes);
+/* Of it, the bytes from `at` on. */
+tn_status tn_memory_read_part(struct tn_memory *m, const char *name, uint64_t at, void *host, uint64_t bytes);
+tn_status tn_memory_write_part(struct tn_memory *m, const char *name, uint64_t at, const void *host, uint64_t bytes);
 /* Where it lies, of a device whose memory the host sees; NULL if there is none of that name. */
 void *tn_memory_at(const struct tn_memory *m, const char *name);
 /* The k-th name, NULL beyond the last one. */

@@ -116,6 +116,8 @@ static tn_status begin(struct tn_collective *k, struct tn_collective_request *r,
     void *stream = c->way == TN_BY_STREAM ? c->device->native(l->queue) : NULL;
     tn_status s = TN_OK;
 
+    if (k->exchange)
+        s = tn_exchange_count(k, l);
     r->sequence = k->numbered ? ++c->started[k->channel] : 0;
     for (uint32_t i = 0; i < k->n_transfer && !s; i++) {
         const struct tn_collective_transfer *x = &k->transfer[i];

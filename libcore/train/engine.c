@@ -165,21 +165,6 @@ static const char *strategy_of(const struct tn_config *c, int axis)
     return axis == 1 && shards_inside(c) ? "shard" : tn_axis_name[axis];
 }
 
-/* An axis whose strategy nobody has written yet, and for which the user names none. */
-static int is_ahead(struct tn_config *c, int axis)
-{
-    static const char *const ahead[TN_AXES] = {[1] = "expert"};
-    char key[2][32];
-
-    snprintf(key[0], sizeof key[0], "plugins.%s", tn_axis_name[axis]);
-    snprintf(key[1], sizeof key[1], "parallel.%s", tn_axis_name[axis]);
-    if (!ahead[axis] || tn_config_is_set(c, key[0]) || (axis == 1 && shards_inside(c)))
-        return 0;
-    tn_config_problem(c, key[1], "%s parallelism is not in this version; take the key out, or name a plugin of yours under %s", ahead[axis], key[0]);
-    tn_config_excuse(c, "parallel");
-    return 1;
-}
-
 static void find_passes(struct tn_engine *e, struct tn_config *c)
 {
     static const int forward_order[TN_AXES] = {4, 3, 1, 0, 2};       /* tp cp ep dp pp */
@@ -195,12 +180,14 @@ static void find_passes(struct tn_engine *e, struct tn_config *c)
             e->world->bootstrap)
             tn_log(TN_LOG_WARNING, "%s: %s = %s is not used: the axis has one rank", tn_config_origin(c, key),
                    key, tn_config_text(c, key));
-        if (e->world->mesh.size[axis] == 1 || is_ahead(c, axis))
+        if (e->world->mesh.size[axis] == 1)
             continue;
         find_pass(e, c, key, strategy_of(c, axis), tn_axis_name[axis]);
         if (e->n_pass && axis == 1 && shards_inside(c))
             e->pass[e->n_pass - 1].early = 1;
     }
+    if (e->world->mesh.size[1] > 1 && !shards_inside(c))     /* a part of dp: its strategy owns what experts leave */
+        find_pass(e, c, "plugins.dp", strategy_of(c, 0), tn_axis_name[1]);
     for (size_t i = 0; i < n && e->n_pass < sizeof e->pass / sizeof *e->pass; i++)
         find_pass(e, c, "plugins.passes", extra[i], "");
 }

@@ -17,6 +17,7 @@ static const struct {
     {"model.rope_original_context", "llama mixtral"},
     {"model.n_expert", "mixtral"},
     {"model.top_k", "mixtral"},
+    {"model.aux_loss", "mixtral"},
 };
 
 static int is_gpt2(const struct tn_config *c)
@@ -124,5 +125,8 @@ void tn_model_read(const struct tn_config *c, struct tn_model_config *out)
         .tie_embeddings = tn_config_text(c, "model.tie_embeddings") ? tn_config_flag(c, "model.tie_embeddings") : is_gpt2(c),
         .gelu = tn_config_text(c, "model.gelu"),
         .rotary = read_rotary(c),
+        .aux_loss = tn_config_float(c, "model.aux_loss"),
+        .n_expert = strcmp(arch, "mixtral") ? 0 : tn_config_int(c, "model.n_expert"),
+        .top_k = strcmp(arch, "mixtral") ? 0 : tn_config_int(c, "model.top_k"),
     };
 }

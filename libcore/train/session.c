@@ -187,7 +187,7 @@ static const struct tn_graph *any_graph(const struct tn_session *s)
     return NULL;
 }
 
-static const struct tn_plan *any_plan(const struct tn_session *s)
+const struct tn_plan *session_plan(const struct tn_session *s)
 {
     for (int i = 0; i < PARTS; i++)
         if (s->part[i].plan)
@@ -203,19 +203,36 @@ static const struct tn_value *copy_here(const struct tn_session *s, const struct
     return list;
 }
 
+uint64_t tn_session_held(const struct tn_session *s, const struct tn_value *v)
+{
+    struct tn_arena *arena = tn_arena_new();
+    struct tn_local l;
+
+    tn_value_local(v, &s->mesh, arena, &l);
+    tn_arena_free(arena);
+    return (uint64_t)l.count * tn_dtype_bytes(v->dtype);
+}
+
+static void add_tensor(struct tn_session *s, const struct tn_value *v, const struct tn_value *here)
+{
+    struct tn_session_tensor *t = &s->tensor[s->n_tensor++];
+
+    *t = (struct tn_session_tensor){.name = v->name, .value = v, .here = here, .is_state = v->kind == TN_VALUE_STATE,
+                                    .dtype = v->dtype, .rank = v->param->spec.file_rank, .held = here ? tn_session_held(s, here) : 0,
+                                    .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
+    memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
+}
+
 static void add_tensors(struct tn_session *s, const struct tn_value *list)
 {
     for (const struct tn_value *v = list; v; v = v->next) {
-        struct tn_session_tensor *t = &s->tensor[s->n_tensor];
+        const struct tn_value *here = copy_here(s, list, v);
+        int64_t n = v->param->twin ? 0 : tn_value_slices(v);
 
-        if (v->param->twin)
-            continue;
-        *t = (struct tn_session_tensor){.name = v->name, .value = v, .here = copy_here(s, list, v), .is_state = v->kind == TN_VALUE_STATE,
-                                        .dtype = v->dtype, .rank = v->param->spec.file_rank,
-                                        .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
-        t->held = t->here ? tn_plan_bytes(any_plan(s), t->here) : 0;
-        memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
-        s->n_tensor++;
+        if (!v->param->twin && !n)
+            add_tensor(s, v, here);
+        for (int64_t i = 0; i < n; i++)
+            add_tensor(s, tn_value_slice(v, i, s->arena), here ? tn_value_slice(here, i, s->arena) : NULL);
     }
 }
 
@@ -235,12 +252,15 @@ static void list_tensors(struct tn_session *s)
     uint32_t n = 0;
 
     for (const struct tn_value *v = g->params; v; v = v->next) {
-        n += 1 + v->param->n_state;
+        n += (1 + v->param->n_state) * (uint32_t)(1 + tn_value_slices(v));
         if (v->param->twin)
             continue;
+        int64_t met = tn_value_slices(v) ? tn_value_count(v) / s->model.n_expert * s->model.top_k : tn_value_count(v);
+
         s->shape.n_parameters += tn_value_count(v);
+        s->shape.n_parameters_met += met;
         if (!is_looked_up(s, v))
-            s->shape.n_parameters_no_position += tn_value_count(v);
+            s->shape.n_parameters_no_position += met;
     }
     s->tensor = tn_alloc(s->arena, (n + 1) * sizeof *s->tensor);
     add_tensors(s, g->params);
@@ -373,7 +393,7 @@ tn_status tn_session_look_as(struct tn_session *s, int64_t rank)
     s->options.dump = NULL;
     s->mesh = s->shape.mesh = s->collectives.mesh = tn_mesh_at(&s->mesh, rank);
     s->shape.rank = rank;
-    s->shape.n_parameters = s->shape.n_parameters_no_position = s->n_tensor = 0;
+    s->shape.n_parameters = s->shape.n_parameters_met = s->shape.n_parameters_no_position = s->n_tensor = 0;
     status = make_parts(s);
     if (!status)
         list_tensors(s);

@@ -50,7 +50,8 @@ struct tn_session_shape {
     int64_t world, rank;
     struct tn_mesh mesh;                         /* seen by this rank */
     int64_t n_parameters;                        /* elements, tied ones once, over all ranks */
-    int64_t n_parameters_no_position;            /* N of 6N + 6LCT: without tables that are only looked up */
+    int64_t n_parameters_met;                    /* those that a token meets: of experts the chosen ones */
+    int64_t n_parameters_no_position;            /* N of 6N + 6LCT: those met, without tables that are only looked up */
     uint32_t dtype;                              /* of what is computed: backend.dtype */
 };
 const struct tn_session_shape *tn_session_shape(const struct tn_session *s);
@@ -86,6 +87,8 @@ tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host);
 /* Do all ranks that hold the same hold the same bits, of parameters and states? TN_ERR names tensor and
  * ranks. All ranks together; done after each update where backend.debug is set. */
 tn_status tn_session_replicas(struct tn_session *s);
+/* Bytes that this rank holds of a parameter, state or gradient, or of a slice of one. */
+uint64_t tn_session_held(const struct tn_session *s, const struct tn_value *v);
 /* In place, each the largest of all ranks: the times of the slowest. All ranks together. */
 tn_status tn_session_most(struct tn_session *s, double *x, uint32_t n);
 /* Bytes that this rank has sent in collectives of the graphs so far, along an axis; counted as a ring would.

@@ -49,6 +49,7 @@ struct tn_session {
 #define SCALE_FIRST 65536.0                      /* of the loss, under fp16 */
 
 uint32_t session_dtype(const struct tn_config *c);           /* of backend.dtype */
+const struct tn_plan *session_plan(const struct tn_session *s);     /* any that there is */
 /* Reads v, as held, by read(), and makes it whole on rank 0. All ranks together; read() is not called where v is not. */
 tn_status session_gather(struct tn_session *s, const struct tn_value *v, uint64_t held, void *whole,
                          tn_status (*read)(struct tn_session *s, uint32_t i, void *host), uint32_t i);

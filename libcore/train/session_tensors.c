@@ -23,9 +23,27 @@ tn_status session_gather(struct tn_session *s, const struct tn_value *v, uint64_
     return status;
 }
 
+/* The value of the graph: of a tensor that is a slice, the one with all of them. */
+static const struct tn_value *stored(const struct tn_session_tensor *t)
+{
+    return t->here->slice_of ? t->here->slice_of : t->here;
+}
+
+static uint64_t first_byte(const struct tn_session *s, const struct tn_value *v)
+{
+    return (uint64_t)tn_value_slice_start(v, &s->mesh) * tn_dtype_bytes(v->dtype);
+}
+
+static tn_status write_held(struct tn_session *s, const struct tn_session_tensor *t, const void *host)
+{
+    return tn_memory_write_part(s->memory, stored(t)->name, first_byte(s, t->here), host, t->held);
+}
+
 tn_status tn_session_get_held(struct tn_session *s, uint32_t i, void *host)
 {
-    return s->tensor[i].here ? tn_memory_read(s->memory, s->tensor[i].name, host, s->tensor[i].held) : TN_OK;
+    const struct tn_session_tensor *t = &s->tensor[i];
+
+    return t->here ? tn_memory_read_part(s->memory, stored(t)->name, first_byte(s, t->here), host, t->held) : TN_OK;
 }
 
 tn_status tn_session_get(struct tn_session *s, uint32_t i, void *host)
@@ -43,12 +61,12 @@ tn_status tn_session_set(struct tn_session *s, uint32_t i, const void *host)
     if (!t->here)
         return TN_OK;
     if (s->shape.world == 1)
-        return tn_memory_write(s->memory, t->name, host, t->held);
+        return write_held(s, t, host);
     part = malloc(t->held ? t->held : 1);
     if (!part)
         return tn_error(TN_ERR_MEMORY, "no memory for %s (%llu bytes)", t->name, (unsigned long long)t->held);
     tn_whole_cut(s->engine.world, t->here, host, part);
-    status = tn_memory_write(s->memory, t->name, part, t->held);
+    status = write_held(s, t, part);
     free(part);
     return status;
 }
@@ -75,20 +93,21 @@ uint64_t tn_session_allocated(const struct tn_session *s)
     return s->memory ? tn_memory_bytes(s->memory) : 0;
 }
 
-/* Weights are made where they lie if the host sees that memory, else in memory of the host. */
+/* Weights are made where they lie if the host sees that memory, else in memory of the host; all slices with the first. */
 static tn_status initialize_weights(struct tn_session *s, uint32_t i, uint64_t seed)
 {
-    const struct tn_session_tensor *t = &s->tensor[i];
-    void *at = s->engine.info.host_access ? tn_memory_at(s->memory, t->name) : NULL, *host = at ? at : malloc(t->held + 1);
+    const struct tn_value *v = stored(&s->tensor[i]);
+    uint64_t held = tn_plan_bytes(session_plan(s), v);
+    void *at = s->engine.info.host_access ? tn_memory_at(s->memory, v->name) : NULL, *host = at ? at : malloc(held + 1);
     struct tn_local local;
     tn_status status = TN_OK;
 
     if (!host)
-        return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", t->name, (unsigned long long)t->held);
-    tn_value_local(t->here, &s->mesh, s->arena, &local);
-    tn_initial_weights(t->here->param, &local, seed, host);
+        return tn_error(TN_ERR_MEMORY, "no memory for the initial %s (%llu bytes)", v->name, (unsigned long long)held);
+    tn_value_local(v, &s->mesh, s->arena, &local);
+    tn_initial_weights(v->param, &local, seed, host);
     if (!at) {
-        status = tn_memory_write(s->memory, t->name, host, t->held);
+        status = tn_memory_write(s->memory, v->name, host, held);
         free(host);
     }
     return status;
@@ -102,7 +121,7 @@ static tn_status clear_state(struct tn_session *s, uint32_t i)
 
     if (!host)
         return tn_error(TN_ERR_MEMORY, "no memory to clear %s (%llu bytes)", t->name, (unsigned long long)t->held);
-    status = tn_memory_write(s->memory, t->name, host, t->held);
+    status = write_held(s, t, host);
     free(host);
     return status;
 }
@@ -115,7 +134,7 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
         if (!s->tensor[i].here)
             continue;
         else if (!s->tensor[i].is_state)
-            status = initialize_weights(s, i, seed);
+            status = s->tensor[i].here->slice ? TN_OK : initialize_weights(s, i, seed);
         else if (s->changed)
             status = clear_state(s, i);
     return status;
@@ -125,31 +144,51 @@ tn_status tn_session_initialize(struct tn_session *s, uint64_t seed)
 
 const struct tn_value *tn_session_gradient_value(const struct tn_session *s, uint32_t i)
 {
-    const struct tn_value *here = s->tensor[i].here;
+    const struct tn_value *here = s->tensor[i].here, *grad = here ? here->param->grad : NULL;
 
-    return here ? here->param->grad : NULL;
+    return grad && here->slice_of ? tn_value_slice(grad, here->slice, s->arena) : grad;
+}
+
+/* Of a slice all are read, and it is kept. */
+static tn_status read_gradient(struct tn_session *s, const struct tn_value *grad, void *host)
+{
+    const struct tn_value *whole = grad->slice_of ? grad->slice_of : grad;
+    uint64_t all = tn_plan_bytes(s->part[TRAIN].plan, whole);
+    char *held;
+    tn_status status;
+
+    if (whole == grad)
+        return tn_run_read(s->part[TRAIN].run, grad, 0, host, all);
+    held = malloc(all + 1);
+    status = held ? tn_run_read(s->part[TRAIN].run, whole, 0, held, all)
+                  : tn_error(TN_ERR_MEMORY, "no memory for the gradient of %s (%llu bytes)", grad->name, (unsigned long long)all);
+    if (!status)
+        memcpy(host, held + first_byte(s, grad), tn_session_held(s, grad));
+    free(held);
+    return status;
 }
 
 tn_status tn_session_gradient_held(struct tn_session *s, uint32_t i, void *host)
 {
     const struct tn_value *grad = tn_session_gradient_value(s, i);
-    const struct tn_plan *plan = s->part[TRAIN].plan;
     float *x = host;
     tn_status status;
 
     if (!grad)
         return TN_OK;
-    status = tn_run_read(s->part[TRAIN].run, grad, 0, host, tn_plan_bytes(plan, grad));
-    for (int64_t k = 0; k < tn_plan_count(plan, grad) && !status && s->used_scale != 1; k++)
+    status = read_gradient(s, grad, host);
+    for (uint64_t k = 0; k < tn_session_held(s, grad) / sizeof *x && !status && s->used_scale != 1; k++)
         x[k] = (float)(x[k] / s->used_scale);
     return status;
 }
 
 tn_status tn_session_gradient(struct tn_session *s, uint32_t i, void *host)
 {
-    const struct tn_value *grad = s->tensor[i].value->param->grad;
+    const struct tn_value *value = s->tensor[i].value, *grad = value->param->grad;
 
-    return session_gather(s, grad, tn_plan_bytes(s->part[TRAIN].plan, grad), host, tn_session_gradient_held, i);
+    if (value->slice_of)
+        grad = tn_value_slice(grad, value->slice, s->arena);
+    return session_gather(s, grad, tn_session_held(s, grad), host, tn_session_gradient_held, i);
 }
 
 static tn_status read_logits(struct tn_session *s, uint32_t micro, void *host)

@@ -41,7 +41,9 @@ static void forward(struct tn_graph *g, const char *axis)
     tn_each_input(g, v)
         if (tn_dim(v, "seq"))
             tn_set_layout(v, axis, part_of_seq(g, 0));
-    tn_each_node(g, n)
+    tn_each_node(g, n) {
+        if (tn_is(tn_op(n), "sum") && tn_is(tn_role(n), "visits"))           /* of experts by a sequence */
+            tn_convert_output(g, tn_output(n, 0), axis, TN_R);
         if (tn_is(tn_op(n), "attention")) {
             struct tn_value *in[5];
             struct tn_node *now;
@@ -57,6 +59,7 @@ static void forward(struct tn_graph *g, const char *axis)
                 tn_replace(tn_output(n, o), tn_output(now, o));
             tn_remove(n);
         }
+    }
 }
 
 /* Keys, values and their positions begin to travel to where they are needed at this step. */

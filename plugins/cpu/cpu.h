@@ -20,7 +20,8 @@
 #define TN_CPU_OPS(X)                                                                                        \
     X(einsum) X(sum) X(rowmax) X(sumsq) X(expr) X(copy) X(accum) X(expand) X(cast) X(dropout) X(embed)       \
     X(embed_bwd) X(layernorm) X(ln_dx) X(ln_dw) X(attention) X(attn_bwd) X(ce) X(ce_bwd) X(head) X(head_bwd)  \
-    X(head_train) X(rmsnorm) X(rms_dx) X(rms_dw) X(rope)
+    X(head_train) X(rmsnorm) X(rms_dx) X(rms_dw) X(rope) X(route) X(arrange) X(dispatch) X(combine)          \
+    X(gate_bwd) X(grouped) X(grouped_dw)
 
 typedef tn_status tn_cpu_prepare_fn(const struct tn_problem *p, struct tn_kernel *out);
 #define TN_CPU_DECLARE(op) tn_cpu_prepare_fn tn_cpu_prepare_##op;

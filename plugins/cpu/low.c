@@ -105,7 +105,7 @@ static tn_status run_slab(const struct low *w, const struct tn_launch *l, int64_
 
         low[i] = (char *)l->buffer[i] + slab * p->step * tn_width(p->dtype);
         buffer[i] = p->dtype ? (void *)((float *)l->workspace + p->at) : low[i];
-        if (is_due(w, p, i, slab, 0))
+        if (is_due(w, p, i, slab, 0) && l->buffer[i])        /* of which only the shape is read, there may be none */
             copy(p, low[i], buffer[i], 0);
     }
     inner.buffer = buffer;

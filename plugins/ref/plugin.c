@@ -13,7 +13,9 @@
     X("rmsnorm", norm) X("rms_dx", norm) X("rms_dw", norm) X("rope", rope)                                 \
     X("attention", attention) X("attn_bwd", attention)                                                     \
     X("ce", ce) X("ce_bwd", ce) X("head", head) X("head_bwd", head)                         \
-    X("head_train", head)
+    X("head_train", head)                                                                                  \
+    X("route", experts) X("arrange", experts) X("dispatch", experts) X("combine", experts)                 \
+    X("gate_bwd", experts) X("grouped", experts) X("grouped_dw", experts)
 
 #define NAME(op, family) op,
 #define ENTRY(op, family) {op, tn_ref_##family},

@@ -62,6 +62,7 @@ tn_status tn_ref_attention(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_pick(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_ce(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_head(const struct tn_problem *p, struct tn_kernel *out);
+tn_status tn_ref_experts(const struct tn_problem *p, struct tn_kernel *out);
 
 struct tn_device_api;
 extern const struct tn_device_api tn_ref_device;

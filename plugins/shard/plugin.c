@@ -61,15 +61,30 @@ static uint32_t needs(const struct unit *u, struct tn_value **v, struct tn_value
     return count;
 }
 
+/* The last of this phase's nodes that makes one of the chunks: another axis' gather, of what is recomputed. NULL: they are there. */
+static struct tn_node *maker_of(const struct unit *u, struct tn_value *const *chunk, uint32_t n)
+{
+    struct tn_node *last = NULL;
+
+    tn_each_node(u->g, node)
+        for (uint32_t i = 0; tn_phase(node) == u->phase && i < n; i++)
+            last = tn_producer(chunk[i]) == node ? node : last;
+    return last;
+}
+
 /* All in one go, with the unit before while there is room. */
 static void gather(const struct unit *u)
 {
     struct tn_value *v[TN_BUCKET], *chunk[TN_BUCKET], *whole[TN_BUCKET];
     double room = tn_option(u->g, "prefetch") * 1048576;
+    struct tn_node *maker;
     uint32_t n;
 
     while ((n = needs(u, v, chunk))) {
-        tn_before(u->g, u->here);
+        if ((maker = maker_of(u, chunk, n)))
+            tn_after(u->g, maker);
+        else
+            tn_before(u->g, u->here);
         tn_set_role(u->g, u->phase == TN_FORWARD ? "gather" : "regather");
         tn_convert_all(chunk, n, u->axis, TN_R, whole);
         for (uint32_t i = 0; i < n; i++) {
@@ -78,7 +93,7 @@ static void gather(const struct unit *u)
                 if (is_here(u, user) && chunk_of(u, user, v[i]))
                     tn_set_input(user, v[i], whole[i]);
         }
-        if (!u->before || room < 0)
+        if (!u->before || room < 0 || maker)
             continue;
         tn_before(u->g, u->before);
         for (uint32_t i = 0; i < n; i++)
@@ -136,7 +151,8 @@ static void forward(struct tn_graph *g, const char *axis)
     if (tn_option(g, "zero") < 3)
         return;
     tn_each_param(g, w)
-        tn_set_layout(w, axis, TN_F);
+        if (tn_layout_of(w, axis) == TN_R)                   /* and no strategy has cut it here: experts */
+            tn_set_layout(w, axis, TN_F);
     gather_units(g, axis, TN_FORWARD);
 }
 

@@ -63,8 +63,8 @@ static void forward(struct tn_graph *g, const char *axis)
             tn_decompose(n, axis);
         else if (tn_is(op, "head"))
             join_head(g, n, axis);
-        else if (tn_is(op, "einsum", "embed")) {
-            if (sp && tn_is(role, "attn_qkv", "mlp_fc", "lm_head"))
+        else if (tn_is(op, "einsum", "embed", "dispatch", "combine")) {
+            if (sp && tn_is(role, "attn_qkv", "router", "mlp_in", "mlp_fc", "lm_head"))
                 tn_convert_input(g, n, tn_input(n, 0), axis, TN_R);
             if (sp && tn_is(role, "pos_embed"))
                 tn_convert_input(g, n, tn_input(n, 1), axis, stream);

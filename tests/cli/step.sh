@@ -25,7 +25,7 @@ passes()
     expect_rc 0
 }
 
-for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha; do
+for case in bias nobias odd sgd llama_gqa llama_mqa llama_mha mixtral mixtral_one mixtral_even; do
     for kernels in ref ""; do
         case_ "$case with kernels ${kernels:-of the device}"
         passes $case ${kernels:+backend.kernels=$kernels}
@@ -42,7 +42,7 @@ for level in v2 v3 v4; do
         continue
     fi
     for threads in 1 2 3; do
-        for case in bias nobias odd sgd llama_gqa llama_mqa; do
+        for case in bias nobias odd sgd llama_gqa llama_mqa mixtral; do
             case_ "$case at level $level on $threads threads"
             TENON_CPU_LEVEL=$level passes $case backend.kernels=cpu,ref backend.threads=$threads
         done

@@ -11,7 +11,7 @@ is_built()
     [ -e "$top_builddir/plugins/$1/.libs/$1.so" ]
 }
 
-for name in self gloo local env pmix dir sgd adagrad rmsprop adam adamw lion ddp shard tp cp pp cpu; do
+for name in self gloo local env pmix dir sgd adagrad rmsprop adam adamw lion ddp shard tp cp pp ep cpu; do
     is_built $name || continue
     case_ "$name"
     run "$TENON" plugins check $name

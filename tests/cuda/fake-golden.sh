@@ -36,7 +36,7 @@ for case in bias nobias odd sgd; do
     done
 done
 
-for case in llama_gqa llama_mqa llama_mha; do
+for case in llama_gqa llama_mqa llama_mha mixtral mixtral_one; do
     passes 1 3 $case
     passes 1 4 $case backend.capture=no
 done
@@ -50,7 +50,7 @@ for comm in "${comms[@]}"; do
     for capture in auto no; do
         for layout in "2 bias train.micro_batch=1" "2 sgd train.micro_batch=1 parallel.zero=3" "2 bias parallel.tp=2" \
             "2 nobias parallel.pp=2 train.micro_batch=1" "3 odd train.micro_batch=1 parallel.zero=3" \
-            "2 nobias parallel.cp=2" "2 llama_gqa parallel.tp=2 parallel.sp=yes" "2 llama_mqa parallel.cp=2" "4 bias parallel.tp=2 train.micro_batch=1 parallel.zero=3" \
+            "2 nobias parallel.cp=2" "2 llama_gqa parallel.tp=2 parallel.sp=yes" "2 llama_mqa parallel.cp=2" "2 mixtral train.micro_batch=1 parallel.ep=2" "4 bias parallel.tp=2 train.micro_batch=1 parallel.zero=3" \
             "4 bias parallel.pp=2 parallel.tp=2 train.micro_batch=1"; do
             read -ra words <<<"$layout"
             passes "${words[0]}" $((seed++)) "${words[@]:1}" backend.comm="$comm" backend.threads=1 backend.capture=$capture

@@ -27,6 +27,8 @@ class Case:
         self.__dict__.update(locals())
         self.length = length or block
 
+    extra = 0                                                # of the last forward: what training adds to the sum of losses
+
     def parameters(self, rng):
         """Names and fp32 values, in nanoGPT's order; every one random, so that none hides a mistake in another."""
         shapes = {"transformer.wte.weight": (self.vocab, self.width), "transformer.wpe.weight": (self.block, self.width)}
@@ -121,10 +123,10 @@ class Case:
             counted = int((targets[step] >= 0).sum())
             total = 0.0
             for v in p.values():
-                v.grad = None
+                v.grad = torch.zeros_like(v)                 # and so it stays where nobody visits an expert
             for first in range(0, self.accumulate * self.batch, self.batch):
                 logits = self.forward(p, tokens[step, first:first + self.batch])
-                loss = self.loss(logits, targets[step, first:first + self.batch]) / counted
+                loss = (self.loss(logits, targets[step, first:first + self.batch]) + self.extra) / counted
                 loss.backward()
                 total += loss.item()
                 if step == 0 and first == 0:
@@ -167,13 +169,19 @@ class Llama(Case):
                 shapes[unit + f"self_attn.{part}_proj.weight"] = (rows, self.width)
             shapes[unit + "self_attn.o_proj.weight"] = (self.width, self.heads * size)
             shapes[unit + "post_attention_layernorm.weight"] = (self.width,)
-            for part in ("gate", "up"):
-                shapes[unit + f"mlp.{part}_proj.weight"] = (self.inner, self.width)
-            shapes[unit + "mlp.down_proj.weight"] = (self.width, self.inner)
+            shapes.update(self.mlp_shapes(unit))
         shapes["model.norm.weight"] = (self.width,)
         if not self.tied:
             shapes["lm_head.weight"] = (self.vocab, self.width)
         return {name: (0.1 * torch.randn(shape, generator=rng) + (len(shape) == 1)).float() for name, shape in shapes.items()}
+
+    def mlp_shapes(self, unit):
+        return {unit + "mlp.gate_proj.weight": (self.inner, self.width), unit + "mlp.up_proj.weight": (self.inner, self.width),
+                unit + "mlp.down_proj.weight": (self.width, self.inner)}
+
+    def mlp(self, p, unit, y):
+        gate, up = (y @ p[unit + f"mlp.{part}_proj.weight"].T for part in ("gate", "up"))
+        return (gate * torch.sigmoid(gate) * up) @ p[unit + "mlp.down_proj.weight"].T
 
     def turns(self):
         """Radians from one position to the next, of each pair of a head."""
@@ -219,8 +227,7 @@ class Llama(Case):
             mixed = torch.einsum("bhij,bhjd->bihd", weights, v).reshape(batch, length, self.width)
             x = x + mixed @ p[unit + "self_attn.o_proj.weight"].T
             y = norm(x, unit + "post_attention_layernorm")
-            gate, up = (y @ p[unit + f"mlp.{part}_proj.weight"].T for part in ("gate", "up"))
-            x = x + (gate * torch.sigmoid(gate) * up) @ p[unit + "mlp.down_proj.weight"].T
+            x = x + self.mlp(p, unit, y)
         return norm(x, "model.norm") @ p["model.embed_tokens.weight" if self.tied else "lm_head.weight"].T
 
     def ini(self):
@@ -231,6 +238,51 @@ class Llama(Case):
                     "model.rope_theta": self.theta})
         ini.update({"model." + key: value for key, value in self.scaling.items()})
         return ini
+
+
+class Mixtral(Llama):
+    """experts: how many there are; visits: how many see a token; balance: weight of what is added for visits that are uneven."""
+
+    def __init__(self, name, experts, visits, balance=0.0, **more):
+        super().__init__(name, **more)
+        self.experts, self.visits, self.balance = experts, visits, balance
+
+    def forward(self, p, tokens):
+        self.extra = 0
+        return super().forward(p, tokens)
+
+    def mlp_shapes(self, unit):
+        shapes = {unit + "block_sparse_moe.gate.weight": (self.experts, self.width)}
+        for expert in range(self.experts):
+            for part, shape in (("w1", (self.inner, self.width)), ("w2", (self.width, self.inner)), ("w3", (self.inner, self.width))):
+                shapes[unit + f"block_sparse_moe.experts.{expert}.{part}.weight"] = shape
+        return shapes
+
+    def parameters(self, rng):
+        p = super().parameters(rng)
+        return {name: 5 * v if name.endswith("moe.gate.weight") else v for name, v in p.items()}    # far from ties
+
+    def mlp(self, p, unit, y):
+        """One token after the other."""
+        result = torch.zeros_like(y)
+        visited, shares = torch.zeros(y.shape[0], self.experts), torch.zeros(y.shape[0], self.experts, dtype=torch.float64)
+        for at in [(b, t) for b in range(y.shape[0]) for t in range(y.shape[1])]:
+            logits = p[unit + "block_sparse_moe.gate.weight"] @ y[at]
+            best = torch.argsort(logits, descending=True)[:self.visits]
+            visited[at[0], best] += 1
+            shares[at[0]] = shares[at[0]] + torch.softmax(logits, 0)
+            gates = torch.exp(logits[best]) / torch.exp(logits[best]).sum()
+            for gate, expert in zip(gates, best.tolist()):
+                w1, w2, w3 = (p[unit + f"block_sparse_moe.experts.{expert}.{part}.weight"] for part in ("w1", "w2", "w3"))
+                a = w1 @ y[at]
+                result[at] = result[at] + gate * (w2 @ (a * torch.sigmoid(a) * (w3 @ y[at])))
+        length = y.shape[1]
+        self.extra = self.extra + self.balance * length * self.experts * (visited / (self.visits * length) * shares / length).sum()
+        return result
+
+    def ini(self):
+        return {**super().ini(), "model.arch": "mixtral", "model.n_expert": self.experts, "model.top_k": self.visits,
+                **({"model.aux_loss": self.balance} if self.balance else {})}
 
 
 def write(path, tensors, metadata):
@@ -257,6 +309,13 @@ CASES = [
                    "rope_original_context": 64}),
     Llama("llama_mqa", seed=16, layers=2, heads=3, keys=1, width=18, inner=25, vocab=23, block=11, length=9, tied=True, batch=3, theta=500.0,
           scaling={"rope_scaling": "linear", "rope_factor": 2.0}),
+    # ranks do not divide the experts; in the second case some are not visited
+    Mixtral("mixtral", seed=18, layers=2, heads=4, keys=2, width=16, inner=12, vocab=23, block=9, batch=2, accumulate=2, uncounted=4,
+            experts=5, visits=2),
+    Mixtral("mixtral_even", seed=20, layers=2, heads=2, keys=1, width=12, inner=8, vocab=17, block=8, batch=2, accumulate=2, optimizer="sgd", lr=0.2,
+            experts=3, visits=2, balance=0.5),
+    Mixtral("mixtral_one", seed=19, layers=2, heads=2, keys=2, width=12, inner=8, vocab=17, block=7, batch=3, tied=True, optimizer="sgd",
+            lr=0.5, experts=11, visits=1),
     Llama("llama_mha", seed=17, layers=3, heads=3, keys=3, width=12, inner=17, vocab=19, block=10, batch=3, steps=3, optimizer="sgd", lr=0.5),
 ]
 

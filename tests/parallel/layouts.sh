@@ -102,6 +102,21 @@ run "$TENON" train tiny.ini backend.threads=1 model.bias=no train.global_batch=1
 expect_rc 2
 expect_err 'cut has no complete checkpoint of step 8; there are: 4'
 
+case_ "experts: one file tensor each, whoever holds them"
+rm -r alone
+sed -i 's/^dropout.*/arch = mixtral\nn_inner = 24\nn_expert = 5/' tiny.ini
+go 1 alone 8
+go 3 spread 4 parallel.ep=3 parallel.zero=1
+cp -r spread apart; cp -r spread solo
+go 2 spread 8 parallel.ep=2 parallel.zero=3 checkpoint.gather=yes
+as_alone spread
+go 4 apart 8 parallel.ep=2 parallel.tp=2 train.micro_batch=6 checkpoint.gather=yes
+as_alone apart
+go 1 solo 8
+as_alone solo
+expect grep -q 'model.layers.1.block_sparse_moe.experts.4.w2.weight' solo/step-00000008/model-00001-of-00001.safetensors
+sed -i 's/^arch = mixtral/dropout = 0/; /^n_inner/d; /^n_expert/d' tiny.ini
+
 case_ "grouped queries: groups cut where there are more ranks than key heads"
 sed -i 's/^dropout.*/arch = llama\nn_kv_head = 1\nn_inner = 24/; s/^n_head.*/n_head = 4/' tiny.ini
 rm -r alone

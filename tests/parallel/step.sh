@@ -87,7 +87,32 @@ for layout in parallel.tp=2 parallel.pp=2 "parallel.zero=3 train.micro_batch=1";
     expect test "$(watched)" = "$alone"
 done
 
+# Experts: whole, cut inside, and spread over ranks, uneven numbers of them; some that nobody visits.
+passes 2 mixtral train.micro_batch=1
+passes 2 mixtral train.micro_batch=2 parallel.zero=1
+passes 3 mixtral_one train.micro_batch=1 parallel.zero=3
+passes 2 mixtral parallel.tp=2
+passes 2 mixtral parallel.tp=2 parallel.sp=yes
+passes 3 mixtral parallel.cp=3
+passes 2 mixtral parallel.pp=2 train.micro_batch=1
+passes 2 mixtral train.micro_batch=1 parallel.ep=2 backend.debug=yes
+passes 2 mixtral train.micro_batch=2 parallel.ep=2 parallel.zero=2
+passes 3 mixtral_one train.micro_batch=1 parallel.ep=3
+passes 3 mixtral_one train.micro_batch=1 parallel.ep=3 parallel.zero=3 backend.kernels=ref
+passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.zero=3
+passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.tp=2
+passes 4 mixtral train.micro_batch=2 parallel.ep=2 parallel.tp=2 parallel.sp=yes train.recompute=yes
+passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.cp=2
+passes 4 mixtral train.micro_batch=1 parallel.ep=2 parallel.pp=2
+# What is added for experts that are not visited alike: of each sequence, however batches and sequences are cut.
+passes 1 mixtral_even train.micro_batch=1
+passes 2 mixtral_even train.micro_batch=1 parallel.ep=2
+passes 2 mixtral_even parallel.cp=2
+passes 2 mixtral_even parallel.tp=2 parallel.sp=yes
+passes 4 mixtral_even parallel.pp=2 train.micro_batch=1 parallel.ep=2
+passes 4 mixtral_even train.micro_batch=1 parallel.ep=2 parallel.cp=2 parallel.zero=2
 export TENON_SHM=no
+passes 2 mixtral train.micro_batch=1 parallel.ep=2
 passes 2 sgd train.micro_batch=2
 passes 2 sgd parallel.pp=2 train.micro_batch=1
 
@@ -103,4 +128,16 @@ case_ "a mesh that does not fit the processes"
 ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors parallel.tp=3
 expect_rc 2
 expect_err 'parallel|tp'
+expect test ! -e out2.safetensors
+
+case_ "experts that there are not, or too few"
+ranks 2 "$TENON" step --case "$golden/bias.safetensors" --out out2.safetensors train.micro_batch=1 parallel.ep=2
+expect_rc 2
+expect_err 'parallel\.ep = 2: the model has 0 experts to share; model\.arch = mixtral has some'
+ranks 6 "$TENON" step --case "$golden/mixtral.safetensors" --out out2.safetensors train.global_batch=6 train.micro_batch=1 parallel.ep=6
+expect_rc 2
+expect_err 'the model has 5 experts, and each rank needs one|tokens'
+ranks 2 "$TENON" step --case "$golden/mixtral.safetensors" --out out2.safetensors train.micro_batch=1 parallel.ep=2 parallel.zero=1 parallel.shard_within=2
+expect_rc 2
+expect_err 'the inner part of dp is taken by parallel\.ep = 2'
 expect test ! -e out2.safetensors

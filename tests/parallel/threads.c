@@ -102,7 +102,7 @@ static int world_of(const char *layout)
 static const struct model {
     const char *name;
     int vocab, seq;
-    const char *setting[9];
+    const char *setting[11];
 } models[] = {
     {"even", 64, 16, {"model.n_head=4", "model.n_embd=32", "model.vocab_size=64", "model.block_size=16", "train.seq_len=16"}},
     {"odd", 65, 17, {"model.n_head=3", "model.n_embd=27", "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
@@ -110,6 +110,11 @@ static const struct model {
                        "model.vocab_size=65", "model.block_size=19", "train.seq_len=17"}},
     {"mqa", 64, 16, {"model.arch=llama", "model.n_head=4", "model.n_kv_head=1", "model.n_embd=32", "model.n_inner=40",
                      "model.vocab_size=64", "model.block_size=16", "train.seq_len=16", "model.rope_scaling=llama3"}},
+    {"moe", 65, 17, {"model.arch=mixtral", "model.n_head=6", "model.n_kv_head=3", "model.n_embd=36", "model.n_inner=25",
+                     "model.vocab_size=65", "model.block_size=19", "train.seq_len=17", "model.n_expert=5", "model.top_k=2"}},
+    /* more experts than anybody visits */
+    {"sparse", 64, 16, {"model.arch=mixtral", "model.n_head=4", "model.n_embd=32", "model.n_inner=24", "model.vocab_size=64",
+                        "model.block_size=16", "train.seq_len=16", "model.n_expert=50", "model.top_k=1"}},
 };
 
 static const struct model *model_of(const char *layout)
@@ -126,7 +131,7 @@ static const struct model *model_of(const char *layout)
 /* Overrides for a session; alone: without the layout. Returns how many. */
 static int settings(const char *layout, int alone, char (*text)[64], char **list)
 {
-    static const char *const axes[] = {"dp", "tp", "cp", "pp", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring",
+    static const char *const axes[] = {"dp", "tp", "cp", "pp", "ep", "zero", "sp", "zigzag", "schedule", "bucket", "sync_every", "prefetch", "ring",
                                        "shard_within", "virtual", "stages"};
     static const char *const usual[] = {"backend.comm=local", "backend.threads=1", "train.global_batch=12",
                                         "optimizer.lr=0.01", "train.grad_clip=1"};
@@ -501,6 +506,12 @@ static const char *const usual[] = {
     "dp=2 zero=3 micro=2 model=llama recompute=yes", "cp=2 model=llama recompute=yes kernels=cpu,ref", "pp=2 tp=3 sp=yes micro=3 layers=5 model=llama look=yes kernels=cpu,ref",
     "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved model=llama", "dp=2 cp=2 tp=2 zero=3 sp=yes micro=2 model=mqa look=yes",
     "pp=2 cp=2 tp=2 micro=4 look=yes", "dp=2 tp=2 pp=2 cp=2 sp=yes zero=1 micro=3 layers=4 schedule=interleaved",
+    "micro=4 model=moe", "dp=2 model=moe kernels=cpu,ref", "dp=3 zero=3 micro=2 model=moe", "tp=3 sp=yes model=moe", "cp=3 ring=no zigzag=no model=moe",
+    "pp=2 micro=3 layers=4 schedule=interleaved model=moe tied=no", "dp=2 ep=2 model=moe look=yes", "dp=3 ep=3 micro=2 model=moe opt=sgd",
+    "dp=4 ep=2 micro=1 model=moe kernels=cpu,ref", "dp=3 ep=3 micro=1 model=sparse look=yes", "dp=4 ep=4 micro=1 model=sparse",
+    "dp=2 ep=2 tp=2 sp=yes model=moe micro=3 opt=sgd", "dp=2 ep=2 cp=2 model=moe micro=3", "dp=2 ep=2 pp=2 model=moe micro=3",
+    "dp=2 ep=2 zero=1 model=moe", "dp=4 ep=2 zero=2 micro=1 model=moe opt=sgd", "dp=4 ep=2 zero=3 micro=1 model=moe", "dp=4 ep=2 zero=3 micro=1 model=moe recompute=yes",
+    "dp=2 ep=2 zero=3 tp=2 sp=yes cp=2 micro=3 model=moe recompute=yes",
 };
 
 /* Of twelve micro-batches the first of four stages keeps four under 1f1b: memory that is not there cannot be used. */

@@ -2,7 +2,8 @@
  *
  * Sizes of axes make the mesh; an axis of more than one rank gets its strategy of strategies.h. Other words
  * are options: sp, zero, zigzag, ring, bucket, prefetch, sync_every, schedule, virtual, stages; or of the model and the update: layers, vocab,
- * micro, dropout, untied, clip, batch, seq. Passes run in the order of their axes' words. With ep the ranks of ep share what zero shards. */
+ * micro, dropout, untied, clip, batch, seq. Passes run in the order of their axes' words. With ep the ranks of ep share what zero shards, or,
+ * where the model has experts (experts=4), those. */
 #ifndef TESTS_PASS_BUILD_H
 #define TESTS_PASS_BUILD_H
 #include <check.h>
@@ -60,14 +61,15 @@ static struct tn_mesh mesh_of(const char *words)
 
 static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
 {
+    int zero = word_value(words, "zero", 0) > 0, experts = word_value(words, "experts", 0) > 0;
     const struct {
         const char *axis, *name;
     } known[] = {
         {"tp", "tp"},
         {"cp", "cp"},
         {"pp", "pp"},
-        {"dp", word_value(words, "zero", 0) > 0 && word_value(words, "ep", 1) == 1 ? "shard" : "ddp"},
-        {"ep", "shard"},
+        {"dp", zero && (experts || word_value(words, "ep", 1) == 1) ? "shard" : "ddp"},
+        {"ep", experts ? "ep" : "shard"},
     };
     uint32_t n = 0;
 
@@ -76,8 +78,10 @@ static uint32_t passes_of(const char *words, struct tn_pass_entry *entry)
         for (int i = 0; i < 5; i++)
             if (!strncmp(at, known[i].axis, 2) && at[2] == '=' && atoi(at + 3) > 1)
                 entry[n++] = (struct tn_pass_entry){known[i].name, known[i].axis, shipped(known[i].name), word_option, (void *)words,
-                                                    word_option_text, i == 4};
+                                                    word_option_text, i == 4 && !experts};
     }
+    if (experts && word_value(words, "ep", 1) > 1)           /* a part of dp */
+        entry[n++] = (struct tn_pass_entry){known[3].name, "ep", shipped(known[3].name), word_option, (void *)words, word_option_text, 0};
     return n;
 }
 
@@ -101,8 +105,8 @@ static struct tn_graph *model_of(const char *words)
 {
     struct tn_mesh mesh = mesh_of(words);
     struct tn_graph *g = tn_graph_new(&mesh);
-    int llama = word_value(words, "llama", 0) != 0;
-    const struct tn_model_config c = {.arch = llama ? "llama" : "gpt2",
+    int experts = (int)word_value(words, "experts", 0), llama = experts || word_value(words, "llama", 0) != 0;
+    const struct tn_model_config c = {.arch = experts ? "mixtral" : llama ? "llama" : "gpt2",
                                       .n_layer = (int64_t)word_value(words, "layers", 2),
                                       .n_head = 4,
                                       .n_embd = 16,
@@ -111,6 +115,8 @@ static struct tn_graph *model_of(const char *words)
                                       .n_inner = llama ? 24 : 64,
                                       .n_kv_head = (int64_t)word_value(words, "keys", 2),
                                       .rotary = {.theta = 10000},
+                                      .n_expert = experts,
+                                      .top_k = experts ? 2 : 0,
                                       .dropout = word_value(words, "dropout", 0),
                                       .norm_eps = 1e-5,
                                       .init_std = 0.02,

@@ -335,6 +335,56 @@ static void attention_lse_alone(struct graph *c)
         give(c, tn_output(tn_producer(o), 1)), give(c, tn_input(tn_producer(o), 2));
 }
 
+/* --- experts. Who visits whom is data but in route */
+static const int32_t places[B * T * 3] = {3, 7, 0, -1, 1, 4, 6, -1, 2, 5, 8, -1, 9, -1, 15, 10, 11, -1, 12, -1, 16, 13, 14, -1};
+static const int32_t counts[6] = {4, 0, 3, 2, 5, 1};         /* of two blocks; one slot is nobody's */
+
+static struct tn_value *whole_numbers(struct graph *c, const char *name, uint32_t rank, const char *const *dim, const int64_t *size, const int32_t *x)
+{
+    return trial_input(&c->t, name, TN_I32, rank, dim, size, x);
+}
+#define PACKED(dim, size) P(4, DIMS("batch", "seq", "choice", dim), SIZES(B, T, 2, size))
+#define PLACES whole_numbers(c, "place", 3, DIMS("batch", "seq", "expert"), SIZES(B, T, 3), places)
+#define GATES P(3, DIMS("batch", "seq", "expert"), SIZES(B, T, 3))
+
+/* The distance of the k-th from the next is more than what the differences move. */
+static void route(struct graph *c)
+{
+    static const float far[4] = {-3, 2, 0, 5};
+    struct tn_value *shift = trial_input(&c->t, "far", TN_F32, 1, DIMS("expert"), SIZES(4), far);
+    struct tn_value *x = P(2, DIMS("seq", "expert"), SIZES(T, 4));
+
+    give(c, tn_add(c->t.g, "route", TN_IN(tn_expr(c->t.g, "a + b", TN_IN(x, shift))), TN_WITH(TN_INT("k", 2))));
+}
+
+static void dispatch(struct graph *c)
+{
+    give(c, tn_add(c->t.g, "dispatch", TN_IN(P(3, DIMS("batch", "seq", "embed"), SIZES(B, T, 3)), PLACES), TN_WITH(TN_INT("k", 2))));
+}
+
+static void combine(struct graph *c)
+{
+    give(c, tn_add(c->t.g, "combine", TN_IN(PACKED("embed", 3), PLACES, GATES), TN_NONE));
+}
+
+static void grouped_to(struct graph *c, const char *a, int64_t a_size, const char *b, int64_t b_size)
+{
+    struct tn_value *w = P(3, DIMS("expert", a, b), SIZES(3, a_size, b_size));
+    struct tn_value *count = whole_numbers(c, "count", 2, DIMS("block", "expert"), SIZES(2, 3), counts);
+
+    give(c, tn_add(c->t.g, "grouped", TN_IN(PACKED("embed", 3), w, count), TN_NONE));
+}
+
+static void grouped(struct graph *c)
+{
+    grouped_to(c, "mlp", 2, "embed", 3);
+}
+
+static void grouped_other(struct graph *c)
+{
+    grouped_to(c, "embed", 3, "mlp", 2);
+}
+
 /* The maximum only stabilises: it has no gradient, so it is no parameter here. */
 static void lse_open(struct graph *c)
 {
@@ -391,6 +441,11 @@ static const struct {
     {"attention", attention_lse},
     {"attention", attention_lse_alone},
     {"lse_open", lse_open},
+    {"route", route},
+    {"dispatch", dispatch},
+    {"combine", combine},
+    {"grouped", grouped},
+    {"grouped", grouped_other},
 };
 #define CASES (sizeof cases / sizeof *cases)
 #endif

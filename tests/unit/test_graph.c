@@ -202,6 +202,9 @@ static const struct {
     {"dp=2", 30},
     {"cp=2 ring=0 dp=2 sync_every=1", 70},
     {"llama=1 untied=1 keys=1 tp=4 sp=1", 35},
+    {"experts=5 ep=2", 29},
+    {"experts=5 ep=2 dp=2 tp=2 sp=1 zero=1", 165},
+    {"experts=5 dp=2 ep=3 batch=6 zero=3 pp=2", 143},
     {"llama=1 untied=1 tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2", 148},
 };
 

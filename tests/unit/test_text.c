@@ -49,6 +49,8 @@ static const char *const layouts[] = {
     "tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
     "untied=1 clip=0",
     "llama=1",
+    "experts=3",
+    "experts=5 dp=2 ep=2 tp=2 sp=1 pp=2 zero=3",
     "llama=1 untied=1 tp=2 sp=1 cp=2 zigzag=1 dp=2 zero=3 pp=2",
 };
 
@@ -485,6 +487,7 @@ static const struct {
     {"zero3", "dp=2 zero=3"}, {"cp-zigzag", "cp=2 zigzag=1"}, {"pp", "pp=2"}, {"zero1", "dp=2 zero=1"},
     {"ddp-every", "dp=2 sync_every=1"}, {"cp-gather", "cp=2 ring=0"}, {"hybrid", "dp=2 ep=2 zero=3"},
     {"llama", "llama=1 untied=1"}, {"llama-groups", "llama=1 untied=1 keys=1 tp=4 sp=1"},
+    {"experts", "experts=4 dp=2 ep=2 layers=1"},
 };
 
 /* The example of docs/graph.md is what the writer writes. */

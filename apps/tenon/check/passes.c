@@ -1,6 +1,6 @@
 /* passes.c - a strategy: parallel against one process, by tenon verify, in processes of this host.
  *
- * The model is small and nothing in it divides: 3 heads, 27 wide, 65 tokens, 17 positions. The strategy is tried in its
+ * The model is small and nothing in it divides: 3 heads, 27 wide, 65 tokens, 17 positions; for the axis ep 5 experts. The strategy is tried in its
  * axis on two and three ranks, with SGD (whose update shows the size of a gradient) and AdamW, with micro-batches, dropout
  * and recomputation, with each of its options in another position, and in pairs with the strategies that are shipped. Loss,
  * norm, every gradient and every parameter must be those of one process, and what several ranks hold must have the same
@@ -30,16 +30,18 @@ static const struct layout layouts[] = {
     {"no-bias", "no biases", "optimizer.name=sgd optimizer.lr=0.1 model.bias=no train.micro_batch=2", 2, NULL},
     {"llama", "rotary positions and grouped queries", "optimizer.name=sgd optimizer.lr=0.1 model.arch=llama model.n_head=6 "
      "model.n_embd=36 model.n_kv_head=3 model.n_inner=25 train.micro_batch=2", 2, NULL},
-    {"with-dp", "with dp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "dp"},
-    {"with-zero3", "with dp and zero = 3", "optimizer.name=adamw optimizer.lr=0.001 parallel.zero=3 train.micro_batch=2", 2, "dp"},
+    {"with-dp", "with dp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=1", 2, "dp"},
+    {"with-zero3", "with dp and zero = 3", "optimizer.name=adamw optimizer.lr=0.001 parallel.zero=3 train.micro_batch=1", 2, "dp"},
     {"with-tp", "with tp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "tp"},
     {"with-sp", "with tp and sp", "optimizer.name=sgd optimizer.lr=0.1 parallel.sp=yes train.micro_batch=2", 2, "tp"},
     {"with-cp", "with cp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "cp"},
     {"with-pp", "with pp", "optimizer.name=sgd optimizer.lr=0.1 train.micro_batch=2", 2, "pp"},
 };
-static const char usual[] = "model.n_layer=4 model.n_head=3 model.n_embd=27 model.vocab_size=65 model.block_size=19 "
-                            "train.seq_len=17 train.global_batch=12 backend.kernels=ref backend.comm=gloo backend.threads=1 "
-                            "backend.debug=yes backend.timeout=20";
+static const char usual[] = "model.n_layer=4 model.n_head=3 model.n_embd=27";
+/* For the axis ep: five experts on two and three ranks. */
+static const char mixture[] = "model.arch=mixtral model.n_layer=4 model.n_head=3 model.n_embd=30 model.n_inner=25 model.n_expert=5 model.top_k=2";
+static const char always[] = "model.vocab_size=65 model.block_size=19 train.seq_len=17 train.global_batch=12 backend.kernels=ref "
+                             "backend.comm=gloo backend.threads=1 backend.debug=yes backend.timeout=20";
 
 /* --- one run */
 
@@ -69,15 +71,17 @@ struct trial {
 static void compose(struct check_words *w, const struct check_subject *s, const struct trial *t)
 {
     const struct layout *l = t->layout;
-    const uint32_t dp = !strcmp(t->axis, "dp") ? l->ranks : l->with && !strcmp(l->with, "dp") ? 2 : 1;
+    const int experts = !strcmp(t->axis, "ep");              /* the axis is a part of dp */
+    const uint32_t own = experts || !strcmp(t->axis, "dp") ? l->ranks : 1, dp = own * (l->with && !strcmp(l->with, "dp") ? 2 : 1);
 
     check_word(w, "tenon"), check_word(w, "verify"), check_word(w, "--worst=1");
     check_word(w, "--ranks=%u", l->ranks * (l->with ? 2 : 1));
-    add_words(w, usual, 0);
+    add_words(w, experts ? mixture : usual, 0);
+    add_words(w, always, 0);
     add_words(w, l->words, 12 / dp);
     check_word(w, "parallel.%s=%u", t->axis, l->ranks);
     if (l->with)
-        check_word(w, "parallel.%s=2", l->with);
+        check_word(w, "parallel.%s=%u", l->with, strcmp(l->with, "dp") ? 2 : dp);
     if (t->zero)
         check_word(w, "parallel.zero=%u", t->zero);
     if (*t->option)

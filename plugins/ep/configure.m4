@@ -1,0 +1,1 @@
+TN_PLUGIN_SWITCH([ep], [expert parallelism])
