@@ -145,7 +145,7 @@ fi
 case_ "a report is JSON, whatever is in it"
 deed load shout "$TENON" plugins check ./deed.so --only file --json
 expect_rc 1
-expect_out 'it printed: \?\?  \[31mloud'
+expect_out 'it printed: \?\? \[31mloud'
 expect_plain
 ! command -v python3 >/dev/null || expect python3 -m json.tool "$test_folder/out" /dev/null
 
