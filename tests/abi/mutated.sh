@@ -13,7 +13,7 @@ sanitize="-fsanitize=address,undefined -fno-sanitize-recover=all"
 echo 'int main(void) { return 0; }' >try.c
 ${CC:-cc} $sanitize try.c -o try 2>/dev/null && ./try || sanitize=
 run ${CC:-cc} -std=c11 -D_GNU_SOURCE -g -O1 $sanitize -I"$core" -I"$core/include" -o mutate "$top_srcdir/tests/abi/mutate.c" \
-    "$core/plugin/elf.c" "$core/plugin/card.c"
+    "$core/plugin/elf.c" "$core/plugin/card.c" "$core/base/plain.c"
 expect_rc 0
 mkdir files
 run ./mutate "$good" "${MUTATE_SEED:-1}" "${MUTATE_COUNT:-10000}" files 40

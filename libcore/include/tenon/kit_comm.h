@@ -614,7 +614,7 @@ TN_KIT uint32_t tn_kit_follow(const struct tn_kit_world *w, uint32_t who)
 /* The process of a rank, as the store has it. */
 struct tn_kit_process {
     char where[104];                             /* host and space of process numbers: equal ones know each other's */
-    int64_t number;
+    int64_t number;                              /* of the process, there */
 };
 
 /* This one's, under its key. */
