@@ -230,6 +230,8 @@ static tn_status check_outputs(struct tn_run *run, const struct call *c, void *a
 
     if (row->way == TN_ROW_START || bad->value)  /* not there yet; known already */
         return TN_OK;
+    if (!strcmp(row->op, "exchange"))            /* behind the rows that came there is what was there before */
+        return TN_OK;
     for (uint32_t o = 0; o < row->n_out && !s && !bad->value; o++)
         s = check(run, row->value[row->n_in + o], c->l.buffer[row->n_in + o], c->l.micro, bad);
     if (bad->value)
