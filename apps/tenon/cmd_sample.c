@@ -3,6 +3,7 @@
  * A checkpoint holds all that is needed: configuration, weights, tokenizer. The model sees the last seq_len
  * tokens; when there are more, the window slides (generate.c). Several texts after the same prompt are made together.
  * The first appears as it is made, held back only until a character is whole; the others follow it. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
@@ -12,7 +13,7 @@
 #include "base/config.h"
 #include "base/file.h"
 #include "base/status.h"
-#include "ckpt/rundir.h"
+#include "checkpoints.h"
 #include "data/tokenizer.h"
 #include "generate.h"
 #include "options.h"
@@ -43,26 +44,6 @@ struct sample {
 };
 
 /* --- the checkpoint */
-
-static tn_status find(const struct sample *s, const char *run, char **out)
-{
-    int64_t step = options_int(s->o, "step");
-    tn_status status;
-
-    if (tn_path_exists(tn_path_join(s->arena, run, "state.json")) && !options_given(s->o, "step")) {
-        *out = strdup(run);                      /* the path of one checkpoint */
-        return *out ? TN_OK : tn_error(TN_ERR_MEMORY, "no memory for a file name");
-    }
-    if (!tn_path_is_folder(run))
-        return tn_error(TN_ERR_INPUT, "there is no run directory %s", run);
-    status = options_given(s->o, "step") ? tn_runs_find(run, step) : tn_runs_latest(run, &step);
-    if (status == TN_DECLINED)
-        return tn_error(TN_ERR_INPUT, "%s has no complete checkpoint to sample from", run);
-    if (status < 0)
-        return status;
-    *out = tn_runs_path(run, step);
-    return *out ? TN_OK : TN_ERR_MEMORY;
-}
 
 /* What concerns other processes or the training is left out: one process is enough here, however many
  * trained. So are places of plugins: a checkpoint may come from anywhere and must not say whose code runs. */
@@ -101,9 +82,12 @@ static tn_status open_tokenizer(struct sample *s)
 {
     const struct tn_saved *state = tn_checkpoint_state(s->checkpoint);
 
+    if (options_given(s->o, "ids"))              /* neither read nor written: no text at all */
+        return TN_OK;
     if (!tn_saved_find(state, "tokenizer.json"))
         return tn_error(TN_ERR_INPUT,
-                        "%s has no tokenizer.json: its data had none, so there is no text to make",
+                        "%s has no tokenizer.json: its data had none, so there is no text to make; --ids makes "
+                        "numbers of tokens",
                         state->dir);
     tn_status status = tn_tokenizer_load(tn_path_join(s->arena, state->dir, "tokenizer.json"), &s->tokenizer);
     return status < 0 ? status : tn_decoder_new(s->tokenizer, &s->decoder);
@@ -157,6 +141,25 @@ static void begin_anyhow(struct sample *s)
     s->count = 1;
 }
 
+/* "464 3290, 318": numbers of tokens. */
+static tn_status read_ids(struct sample *s, const char *text)
+{
+    for (const char *at = text + strspn(text, " ,\t\n"); *at; at += strspn(at, " ,\t\n")) {
+        char *end;
+        long long id;
+
+        errno = 0;
+        id = strtoll(at, &end, 10);
+        if (end == at || !strchr(" ,\t\n", *end) || errno || id < 0 || id > INT32_MAX)
+            return tn_error(TN_ERR_CONFIG, "sample: with --ids the prompt is numbers of tokens, and \"%.20s\" does not begin with one", at);
+        s->ids[s->count++] = (int32_t)id;
+        at = end;
+    }
+    if (!s->count)
+        s->ids[s->count++] = 0;
+    return TN_OK;
+}
+
 static tn_status encode_prompt(struct sample *s)
 {
     const char *text;
@@ -171,14 +174,16 @@ static tn_status encode_prompt(struct sample *s)
     s->ids = calloc((size_t)s->texts, (size_t)s->room * sizeof *s->ids);
     if (!s->ids)
         return tn_error(TN_ERR_MEMORY, "no memory for %zu bytes of prompt", bytes);
+    s->prompt = text;
+    s->prompt_bytes = bytes;
+    if (!s->tokenizer)
+        return read_ids(s, text);
     status = tn_tokenizer_encode(
         s->tokenizer, options_given(s->o, "prompt-file") ? options_text(s->o, "prompt-file") : "--prompt",
         text, bytes, s->ids, &count);
     s->count = (int64_t)count;
     if (status == TN_OK && count == 0)
         begin_anyhow(s);
-    s->prompt = text;
-    s->prompt_bytes = bytes;
     return status;
 }
 
@@ -197,7 +202,7 @@ static tn_status open_choosers(struct sample *s)
     if (!s->chooser)
         return tn_error(TN_ERR_MEMORY, "no memory to choose tokens of %" PRId64 " texts", s->texts);
     for (int64_t k = 0; k < s->texts && status == TN_OK; k++, choice.seed++)
-        status = tn_chooser_new(tn_tokenizer_vocab_size(s->tokenizer), &choice, &s->chooser[k]);
+        status = tn_chooser_new(s->tokenizer ? tn_tokenizer_vocab_size(s->tokenizer) : s->generator.vocab, &choice, &s->chooser[k]);
     return status;
 }
 
@@ -209,7 +214,10 @@ static tn_status make_room(struct sample *s)
     s->logits = calloc((size_t)s->texts, (size_t)vocab * sizeof *s->logits);
     if (status < 0 || !s->logits)
         return status < 0 ? status : tn_error(TN_ERR_MEMORY, "no memory for the logits of %" PRId64 " texts", s->texts);
-    if (tn_tokenizer_vocab_size(s->tokenizer) > vocab)
+    for (int64_t i = 0; i < s->count && !s->tokenizer; i++)
+        if (s->ids[i] >= vocab)
+            return tn_error(TN_ERR_CONFIG, "sample: the model has no token %" PRId32 ", only 0 to %" PRId64, s->ids[i], vocab - 1);
+    if (s->tokenizer && tn_tokenizer_vocab_size(s->tokenizer) > vocab)
         return tn_error(
             TN_ERR_INPUT, "%s/tokenizer.json has %" PRId64 " tokens, the model beside it only %" PRId64,
             tn_checkpoint_state(s->checkpoint)->dir, tn_tokenizer_vocab_size(s->tokenizer), vocab);
@@ -249,13 +257,20 @@ static int emit(const char *text, uint64_t bytes)
     return fwrite(text, 1, (size_t)bytes, stdout) == bytes && !fflush(stdout);
 }
 
-/* Of the first text: what was just made. */
-static tn_status emit_last(struct sample *s, int *open)
+/* A token in words, or its number. */
+static tn_status emit_token(struct sample *s, int32_t id, int *open)
 {
+    char number[16];
     const char *text;
     uint64_t bytes;
-    tn_status status = tn_decoder_put(s->decoder, s->ids[s->count - 1], &text, &bytes);
+    tn_status status = TN_OK;
 
+    if (!s->tokenizer) {
+        snprintf(number, sizeof number, " %" PRId32, id);
+        *open = emit(number, strlen(number));
+        return TN_OK;
+    }
+    status = tn_decoder_put(s->decoder, id, &text, &bytes);
     if (status == TN_OK)
         *open = emit(text, bytes);
     return status;
@@ -263,26 +278,22 @@ static tn_status emit_last(struct sample *s, int *open)
 
 static int emit_end(struct sample *s)
 {
-    const char *text;
-    uint64_t bytes;
+    const char *text = "";
+    uint64_t bytes = 0;
 
-    tn_decoder_flush(s->decoder, &text, &bytes);
+    if (s->tokenizer)
+        tn_decoder_flush(s->decoder, &text, &bytes);
     return emit(text, bytes) && emit("\n", 1);
 }
 
 /* All of text k > 0, whose first `prompt` ids stand for the prompt. */
 static tn_status emit_other(struct sample *s, int64_t k, int64_t prompt, int *open)
 {
-    const char *text;
-    uint64_t bytes;
     tn_status status = TN_OK;
 
     *open = emit(SEPARATOR, strlen(SEPARATOR)) && emit(s->prompt, s->prompt_bytes);
-    for (int64_t i = prompt; i < s->count && status == TN_OK && *open; i++) {
-        status = tn_decoder_put(s->decoder, s->ids[k * s->room + i], &text, &bytes);
-        if (status == TN_OK)
-            *open = emit(text, bytes);
-    }
+    for (int64_t i = prompt; i < s->count && status == TN_OK && *open; i++)
+        status = emit_token(s, s->ids[k * s->room + i], open);
     if (*open)
         *open = emit_end(s);
     return status;
@@ -308,7 +319,7 @@ static tn_status generate(struct sample *s)
     while (s->count < end && status == TN_OK && open) {
         status = next(s, s->count > prompt);
         if (status == TN_OK)
-            status = emit_last(s, &open);
+            status = emit_token(s, s->ids[s->count - 1], &open);
     }
     if (open)
         open = emit_end(s);
@@ -324,7 +335,7 @@ static tn_status sample_all(struct sample *s)
     char *path;
     tn_status status = check_settings(s);
 
-    if (status < 0 || (status = find(s, s->o->file[0], &path)) < 0)
+    if (status < 0 || (status = checkpoint_find(s->o, s->o->file[0], &path)) < 0)
         return status;
     status = tn_checkpoint_open(path, &s->checkpoint);
     free(path);
@@ -390,6 +401,7 @@ static const struct option options[] = {
     {.name = "step", .value = "N", .help = "The checkpoint of this step, instead of the newest",
      .type = TN_KEY_INT, .low = 0, .high = 4294967295.0},
     {.name = "greedy", .help = "Always the likeliest token, as --temperature 0"},
+    {.name = "ids", .help = "Prompt and text are numbers of tokens, and no tokenizer is needed"},
     {.name = "samples", .value = "N", .help = "Texts after the same prompt, made together; the k-th as with seed S + k - 1",
      .type = TN_KEY_INT, .low = 1, .high = 4096, .preset = "1"},
     {.name = "no-cache", .help = "Computes the whole window for each token, keeping nothing of the last"},
@@ -403,7 +415,7 @@ const struct command sample_command = {
     .name = "sample",
     .help = "Generates text from a run directory",
     .usage = "RUN [--prompt TEXT | --prompt-file FILE] [--tokens N] [--temperature T] [--top-k K] "
-             "[--top-p P] [--seed S] [--step N] [--greedy] [--samples N] [--no-cache] [--chunk N] [--stats] "
+             "[--top-p P] [--seed S] [--step N] [--greedy] [--ids] [--samples N] [--no-cache] [--chunk N] [--stats] "
              "[backend.key=value ...]",
     .detail = "RUN is a run directory, whose newest checkpoint is taken, or the directory of one checkpoint. "
               "The text goes to stdout behind its prompt. Without a prompt it begins after a newline, or "
