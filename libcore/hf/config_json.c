@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "hf/family.h"
+#include "train/model_config.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -126,8 +127,10 @@ tn_status hf_config_read(const char *dir, struct tn_arena *arena, const struct h
     r.config = *out;
     if (status == TN_OK)
         status = read_all(&r, *family);
-    if (status == TN_OK)
+    if (status == TN_OK) {
+        tn_model_reach(*out);
         status = tn_config_check(*out);
+    }
     json_decref(root);
     return status;
 }
@@ -157,10 +160,10 @@ static char *dumped(json_t *root)
     return text;
 }
 
-char *hf_config_text(const struct hf_family *f, const struct tn_config *c, const char *dtype)
+char *hf_config_text(const struct hf_family *f, const struct tn_config *c, const char *dtype, int64_t end)
 {
-    json_t *root = json_pack("{s:[s], s:s, s:s, s:n, s:n}", "architectures", f->architecture, "model_type", f->type, "torch_dtype", dtype,
-                             "bos_token_id", "eos_token_id");
+    json_t *root = json_pack("{s:[s], s:s, s:s, s:o, s:o}", "architectures", f->architecture, "model_type", f->type, "torch_dtype", dtype,
+                             "bos_token_id", end < 0 ? json_null() : json_integer(end), "eos_token_id", end < 0 ? json_null() : json_integer(end));
     char *text;
 
     for (const struct hf_key *k = f->keys; k->json; k++)

@@ -7,9 +7,11 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "ckpt/safetensors.h"
+#include "data/tokenizer.h"
 #include "hf/family.h"
 #include "hf/numbers.h"
 #include "train/checkpoint.h"
+#include "train/model_config.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -28,6 +30,7 @@ struct export {
     struct hf_tensors have, give;                /* of the model; of the family's class, which may have more biases */
     uint32_t *shard;                             /* [give.n]: in which file */
     json_t *map;
+    int64_t end;                                 /* the token that ends a text, or -1 */
     void *whole, *low, *turned;                  /* room for the largest tensor */
     struct tn_hf_report *report;
 };
@@ -184,23 +187,30 @@ static tn_status write_index(const struct export *x)
 static tn_status write_config(const struct export *x)
 {
     static const char *const name[] = {[TN_F32] = "float32", [TN_BF16] = "bfloat16", [TN_F16] = "float16"};
-    char *text = hf_config_text(x->family, x->config, name[x->how->dtype]);
+    char *text = hf_config_text(x->family, x->config, name[x->how->dtype], x->end);
     tn_status status = put(x, "config.json", text);
 
     free(text);
     return status;
 }
 
-static tn_status copy_tokenizer(const struct export *x)
+static tn_status copy_tokenizer(struct export *x)
 {
     const struct tn_saved *state = tn_checkpoint_state(x->checkpoint);
+    const char *path = tn_path_join(x->arena, state->dir, "tokenizer.json");
+    struct tn_tokenizer *t;
     char *text;
     size_t bytes;
     tn_status status;
 
     if (!tn_saved_find(state, "tokenizer.json"))
         return TN_OK;
-    status = tn_file_read(tn_path_join(x->arena, state->dir, "tokenizer.json"), TOKENIZER_LIMIT, &text, &bytes);
+    status = tn_tokenizer_load(path, &t);
+    if (status == TN_OK)
+        x->end = tn_tokenizer_end_of_text(t);
+    tn_tokenizer_free(t);
+    if (status == TN_OK)
+        status = tn_file_read(path, TOKENIZER_LIMIT, &text, &bytes);
     if (status < 0)
         return status;
     status = tn_file_write(tn_path_join(x->arena, x->temp, "tokenizer.json"), text, bytes);
@@ -223,6 +233,7 @@ static tn_status configure(struct export *x)
     json_object_foreach((json_t *)tn_checkpoint_state(x->checkpoint)->config, key, value)
         if (json_is_string(value) && !strncmp(key, "model.", 6))
             tn_config_case(x->config, key, json_string_value(value));
+    tn_model_reach(x->config);
     if ((status = tn_config_check(x->config)) < 0)
         return status;
     x->family = hf_family_find(tn_config_text(x->config, "model.arch"));
@@ -244,9 +255,9 @@ static tn_status write_folder(struct export *x)
     if (status == TN_OK)
         status = write_index(x);
     if (status == TN_OK)
-        status = write_config(x);
-    if (status == TN_OK)
         status = copy_tokenizer(x);
+    if (status == TN_OK)
+        status = write_config(x);
     if (status == TN_OK)
         status = tn_folder_sync(x->temp);
     return status < 0 ? status : tn_file_rename(x->temp, x->how->dir);
@@ -282,7 +293,7 @@ static void release(struct export *x)
 
 tn_status tn_hf_export(const struct tn_hf_export *e, struct tn_hf_report *out)
 {
-    struct export x = {.how = e, .arena = tn_arena_new(), .report = out};
+    struct export x = {.how = e, .end = -1, .arena = tn_arena_new(), .report = out};
     size_t n = strlen(e->dir);
     tn_status status;
     char *said;

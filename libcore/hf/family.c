@@ -1,6 +1,7 @@
 /* family.c - the table of families. A model whose weights are [out, in] in files on both sides, under the same names, is a
  * row of keys; what a row cannot say is a function beside it. */
 #include "hf/family.h"
+#include "train/model_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,12 +86,118 @@ static void gpt2_write(const struct tn_config *c, json_t *root)
     json_object_set_new(root, "attn_pdrop", json_real(p));
 }
 
+/* --- llama */
+
+static const struct hf_key llama_keys[] = {
+    {"vocab_size", "model.vocab_size", TN_KEY_INT, "32000"},
+    {"max_position_embeddings", "model.block_size", TN_KEY_INT, "2048"},
+    {"hidden_size", "model.n_embd", TN_KEY_INT, "4096"},
+    {"intermediate_size", "model.n_inner", TN_KEY_INT, "11008"},
+    {"num_hidden_layers", "model.n_layer", TN_KEY_INT, "32"},
+    {"num_attention_heads", "model.n_head", TN_KEY_INT, "32"},
+    {"num_key_value_heads", "model.n_kv_head", TN_KEY_INT, ""},
+    {"rms_norm_eps", "model.norm_eps", TN_KEY_FLOAT, "1e-06"},
+    {"initializer_range", "model.init_std", TN_KEY_FLOAT, "0.02"},
+    {"tie_word_embeddings", "model.tie_embeddings", TN_KEY_FLAG, "false"},
+    {0},
+};
+static const struct hf_fixed llama_fixed[] = {
+    {"hidden_act", "\"silu\"", "another activation"},
+    {"attention_bias", "false", "biases in the attention"},
+    {"mlp_bias", "false", "biases in the MLP"},
+    {"quantization_config", "null", "weights in a packed form"},
+    {0},
+};
+static const char *const llama_buffers[] = {".rotary_emb.inv_freq", NULL};
+
+/* Numbers of rope_parameters (or rope_scaling) and where they go. */
+static const struct {
+    const char *there, *here;
+} rope_numbers[] = {{"factor", "model.rope_factor"},
+                    {"low_freq_factor", "model.rope_low_freq_factor"},
+                    {"high_freq_factor", "model.rope_high_freq_factor"},
+                    {"original_max_position_embeddings", "model.rope_original_context"}};
+
+static void read_number(struct hf_reader *r, const json_t *object, const char *name, const char *key, const char *otherwise)
+{
+    const json_t *v = json_object_get(object, name);
+
+    if (json_is_integer(v))
+        hf_set(r, key, tn_text(r->arena, "%" JSON_INTEGER_FORMAT, json_integer_value(v)));
+    else if (json_is_real(v))
+        hf_set(r, key, tn_text(r->arena, "%.17g", json_real_value(v)));
+    else if (otherwise && !v)
+        hf_set(r, key, otherwise);
+    else
+        hf_list_add(r->problems, "%s %s", name, v ? "is no number" : "is missing");
+}
+
+/* Version 5 of the library has rope_parameters with everything in it; before, rope_theta stood apart. */
+static void read_rope(struct hf_reader *r)
+{
+    const json_t *now = json_object_get(r->root, "rope_parameters"), *before = json_object_get(r->root, "rope_scaling");
+    const json_t *o = json_is_object(now) ? now : before, *type = json_object_get(o, json_object_get(o, "rope_type") ? "rope_type" : "type");
+    const char *name = !o || json_is_null(o) || (json_is_object(o) && !type) ? "default" : json_string_value(type);
+    size_t n = !name || !strcmp(name, "default") ? 0 : !strcmp(name, "linear") ? 1 : !strcmp(name, "llama3") ? 4 : 9;
+
+    read_number(r, json_object_get(o, "rope_theta") ? o : r->root, "rope_theta", "model.rope_theta", "10000");
+    if (!name || n == 9) {
+        hf_list_add(r->problems, "rope_type is %.60s; default, linear and llama3 can be had", name ? name : "no text");
+        return;
+    }
+    hf_set(r, "model.rope_scaling", n ? name : "none");
+    for (size_t i = 0; i < n; i++)
+        read_number(r, o, rope_numbers[i].there, rope_numbers[i].here, NULL);
+}
+
+static void read_head_dim(struct hf_reader *r)
+{
+    const json_t *v = json_object_get(r->root, "head_dim"), *said = json_object_get(r->root, "num_attention_heads");
+    int64_t width = tn_config_int(r->config, "model.n_embd"), heads = said ? json_integer_value(said) : 32;
+
+    if (heads >= 1 && v && !json_is_null(v) && (!json_is_integer(v) || json_integer_value(v) != width / heads))
+        hf_list_add(r->problems, "head_dim is not hidden_size / num_attention_heads: heads of another width cannot be had");
+}
+
+static void llama_read(struct hf_reader *r)
+{
+    hf_set(r, "model.arch", "llama");
+    read_head_dim(r);
+    read_rope(r);
+    if (json_number_value(json_object_get(r->root, "attention_dropout")) > 0)
+        snprintf(r->note, r->note_room, "attention_dropout is not 0 there; this program's llama trains without dropout");
+}
+
+static void llama_write(const struct tn_config *c, json_t *root)
+{
+    struct tn_model_config m;
+    int scaled = !tn_config_is(c, "model.rope_scaling", "none"), all = tn_config_is(c, "model.rope_scaling", "llama3");
+    json_t *scaling = scaled ? json_object() : json_null();
+
+    tn_model_read(c, &m);
+    json_object_set_new(root, "intermediate_size", json_integer(m.n_inner));
+    json_object_set_new(root, "num_key_value_heads", json_integer(m.n_kv_head));
+    json_object_set_new(root, "head_dim", json_integer(m.n_embd / m.n_head));
+    json_object_set_new(root, "hidden_act", json_string("silu"));
+    json_object_set_new(root, "attention_bias", json_false());
+    json_object_set_new(root, "mlp_bias", json_false());
+    json_object_set_new(root, "rope_theta", json_real(m.rotary.theta));
+    if (scaled)
+        json_object_set_new(scaling, "rope_type", json_string(tn_config_text(c, "model.rope_scaling")));
+    for (size_t i = 0; scaled && i < (all ? 4 : 1); i++)
+        json_object_set_new(scaling, rope_numbers[i].there,
+                            i == 3 ? json_integer(tn_config_int(c, rope_numbers[i].here)) : json_real(tn_config_float(c, rope_numbers[i].here)));
+    json_object_set_new(root, "rope_scaling", scaling);
+}
+
 /* --- all of them */
 
 static const struct hf_family families[] = {
     {.arch = "gpt2", .type = "gpt2", .architecture = "GPT2LMHeadModel", .prefix = "transformer.", .embedding = "transformer.wte.weight",
      .head = "lm_head.weight", .keys = gpt2_keys, .fixed = gpt2_fixed, .turned = gpt2_turned, .buffers = gpt2_buffers, .biases = 1,
      .read = gpt2_read, .write = gpt2_write},
+    {.arch = "llama", .type = "llama", .architecture = "LlamaForCausalLM", .prefix = "model.", .embedding = "model.embed_tokens.weight",
+     .head = "lm_head.weight", .keys = llama_keys, .fixed = llama_fixed, .buffers = llama_buffers, .read = llama_read, .write = llama_write},
 };
 #define FAMILIES (sizeof families / sizeof *families)
 

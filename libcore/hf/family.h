@@ -62,8 +62,9 @@ __attribute__((format(printf, 2, 3))) tn_status hf_list_end(struct hf_list *l, c
 /* The settings of a model, in a configuration that is checked; the caller frees it. */
 tn_status hf_config_read(const char *dir, struct tn_arena *arena, const struct hf_family **family, struct tn_config **out, char *note,
                          size_t note_room);
-/* The text, owned (free). dtype: of the weights, "float32". NULL without memory. */
-char *hf_config_text(const struct hf_family *f, const struct tn_config *c, const char *dtype);
+/* The text, owned (free). dtype: of the weights, "float32"; end: the token that ends a text, -1 where none is known. NULL
+ * without memory. */
+char *hf_config_text(const struct hf_family *f, const struct tn_config *c, const char *dtype, int64_t end);
 void hf_set(struct hf_reader *r, const char *key, const char *value);
 
 /* --- which tensors a model has (tensors.c) */

@@ -145,18 +145,21 @@ static void note(struct import *m, const char *text)
     snprintf(m->report->note + at, sizeof m->report->note - at, "%s%s", at ? "; " : "", text);
 }
 
-/* DIR's own may be of a kind that is not known here: the weights are of use without it. */
+/* tokenizer.json, or the pair of vocab.json and merges.txt of older folders. DIR's own may be of a kind that is not known
+ * here: the weights are of use without it. */
 static tn_status open_tokenizer(struct import *m, const char *given)
 {
+    const struct tn_tokenizer_choice pair = {.kind = "bpe", .folder = m->dir};
     const char *path = given ? given : tn_path_join(m->arena, m->dir, "tokenizer.json");
     int64_t vocab = tn_config_int(m->config, "model.vocab_size");
+    int apart = !given && !tn_path_exists(path) && tn_path_exists(tn_path_join(m->arena, m->dir, "vocab.json"));
     tn_status status;
 
-    if (!given && !tn_path_exists(path)) {
+    if (!given && !apart && !tn_path_exists(path)) {
         note(m, "there is no tokenizer.json, so no text can be made of it, only numbers of tokens; --tokenizer gives one");
         return TN_OK;
     }
-    status = tn_tokenizer_load(path, &m->tokenizer);
+    status = apart ? tn_tokenizer_train(&pair, m->dir, "", 0, 0, &m->tokenizer) : tn_tokenizer_load(path, &m->tokenizer);
     if (status < 0 && given)
         return status;
     if (status < 0) {

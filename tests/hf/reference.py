@@ -74,15 +74,12 @@ def logits(model):
 
 
 def save(model, folder, bare=False, dtype=None, shard=None):
-    """Rounds the model itself, so that what it computes in fp32 is what is in the file."""
-    if dtype:
-        with torch.no_grad():
-            for p in model.parameters():
-                p.copy_(p.to(dtype).float())
-    stored = (model.base_model if bare else model)
+    """Returns what the library reads back, in fp32: the weights are then rounded, and what it computes from
+    its configuration is not."""
+    stored = model.base_model if bare else model
     stored = stored.to(dtype) if dtype else stored
     stored.save_pretrained(folder, **(dict(max_shard_size=shard) if shard else {}))
-    model.float()
+    return type(model).from_pretrained(folder, dtype=torch.float32).eval()
 
 
 def make(folder, models):
@@ -91,7 +88,7 @@ def make(folder, models):
         randomize(model)
         model.tie_weights()
         at = os.path.join(folder, name)
-        save(model, at, **how)
+        model = save(model, at, **how)
         for extra in ("generation_config.json",):
             if os.path.exists(os.path.join(at, extra)):
                 os.remove(os.path.join(at, extra))

@@ -12,7 +12,7 @@
 
 #define LENGTH 16
 
-static const char *const models[] = {"gpt2", "gpt2-wide", "gpt2-bare", "gpt2-half"};
+static const char *const models[] = {"gpt2", "gpt2-wide", "gpt2-bare", "gpt2-half", "llama", "llama-tied", "llama-long"};
 #define MODELS ((int)(sizeof models / sizeof *models))
 
 static const char *folder_of(const char *model)
@@ -192,7 +192,7 @@ START_TEST(what_the_configuration_asks_for)
     static const struct {
         const char *key, *value, *words;
     } bad[] = {
-        {"model_type", "\"mamba\"", "model_type is mamba; these can be imported: gpt2"},
+        {"model_type", "\"mamba\"", "model_type is mamba; these can be imported: gpt2, llama"},
         {"model_type", "7", "model_type is not said"},
         {"n_layer", "\"two\"", "n_layer is no whole number"},
         {"n_layer", "2.5", "n_layer is no whole number"},
@@ -222,6 +222,36 @@ START_TEST(what_the_configuration_asks_for)
     }
     assert_ok(import(with_key("short", "n_inner", NULL), "defaults"));
     assert_ok(import(with_key("older", "model_type", NULL), "by-class"));
+}
+END_TEST
+
+START_TEST(what_llama_asks_for)
+{
+    static const struct {
+        const char *key, *value, *words;
+    } bad[] = {
+        {"rope_parameters", "{\"rope_type\": \"yarn\", \"factor\": 2}", "rope_type is yarn; default, linear and llama3"},
+        {"rope_parameters", "{\"rope_type\": 3}", "rope_type is no text"},
+        {"rope_parameters", "{\"rope_type\": \"llama3\", \"factor\": 2}", "low_freq_factor is missing"},
+        {"rope_parameters", "{\"rope_theta\": \"big\"}", "rope_theta is no number"},
+        {"head_dim", "5", "head_dim is not hidden_size / num_attention_heads"},
+        {"attention_bias", "true", "attention_bias is not false"},
+        {"hidden_act", "\"gelu\"", "hidden_act is not \"silu\""},
+        {"num_attention_heads", "0", "model.n_head"},
+        {"num_key_value_heads", "3", "does not divide"},
+        {"intermediate_size", "25", "model.layers.0.mlp.gate_proj.weight is [24, 16], it must be [25, 16]"},
+    };
+    char name[20];
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        json_t *root = config_of("llama");
+
+        json_object_set_new(root, bad[i].key, json_loads(bad[i].value, JSON_DECODE_ANY, NULL));
+        snprintf(name, sizeof name, "llama%zu", i);
+        write_config(name, root);
+        copy_file(tn_path_join(scratch_arena, folder_of("llama"), "model.safetensors"), tn_text(scratch_arena, "%s/%s/model.safetensors", scratch, name));
+        assert_fails(import(in_scratch(name), "run"), i == 7 || i == 8 ? TN_ERR_CONFIG : TN_ERR_INPUT, bad[i].words);
+    }
 }
 END_TEST
 
@@ -386,7 +416,7 @@ END_TEST
 
 /* --- bytes changed at random, in each of the files: a sentence or a model, never more */
 
-#define TURNS 1500
+#define TURNS 900
 
 static uint64_t state = 99;
 
@@ -454,6 +484,7 @@ int main(void)
     tcase_add_loop_test(c, the_same_bits, 0, MODELS);
     tcase_add_test(c, low_dtypes);
     tcase_add_test(c, what_the_configuration_asks_for);
+    tcase_add_test(c, what_llama_asks_for);
     tcase_add_test(c, which_tensors);
     tcase_add_test(c, an_index);
     tcase_add_test(c, other_folders);
