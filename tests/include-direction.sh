@@ -8,7 +8,7 @@
 #   plugins/P    <tenon/...>, system headers, files of its own folder, "streams/..." which is compiled into some
 #   apps/A       <tenon/...>, system headers, files of its own folder, "Y/..." for any folder Y of libcore
 set -u
-order="base mesh graph plugin world pass plan run model data ckpt train"
+order="base mesh graph plugin world pass plan run model data ckpt train hf"
 
 # Prints one line for each include that points the wrong way, and a last line "N files".
 judge()

@@ -19,6 +19,8 @@ const struct command *const commands[] = {
     &prepare_command,
     &train_command,
     &sample_command,
+    &import_command,
+    &export_command,
     &step_command,
     &plan_command,
     &probe_command,

@@ -280,7 +280,7 @@ void tn_graph_sweep(struct tn_graph *g)
             root[v->param->grad->id] = 1;
     for (uint32_t p = TN_PHASES; p-- > 1;)
         for (struct tn_node *n = g->last[p], *before; n && !g->status; n = before) {
-            int live = (n->op->flags & TN_OP_EFFECT) != 0;
+            int live = (n->op->flags & (TN_OP_EFFECT | TN_OP_STORE)) != 0;
 
             before = n->prev;
             for (uint32_t o = 0; o < n->n_out; o++)

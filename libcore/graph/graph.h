@@ -32,6 +32,7 @@
 #define TN_VALUE_STATE 2u                        /* an optimizer's slot: persistent, zero at start */
 #define TN_VALUE_INPUT 3u                        /* filled by the host before each update */
 #define TN_VALUE_POSITIONS 4u                    /* 0, 1, 2, ... along its only dim, or angles of such; constant */
+#define TN_VALUE_CACHE 5u                        /* what store writes: persistent, zero at start, in no file */
 
 /* Rotary positions (RoPE): pair i of a head of width D turns by position * theta^(-2i/D) radians, less where a model
  * was stretched to more positions than it was first trained for. */
@@ -136,8 +137,8 @@ struct tn_graph {
     struct tn_node *newest;
     uint32_t n_node, n_value, n_param;
     struct tn_value *all_values;
-    struct tn_value *params, *states, *inputs, *positions;          /* lists, in order of creation */
-    struct tn_value *last_param, *last_state, *last_input, *last_positions;
+    struct tn_value *params, *states, *inputs, *positions, *caches; /* lists, in order of creation */
+    struct tn_value *last_param, *last_state, *last_input, *last_positions, *last_cache;
     struct tn_output_entry output[16];
     uint32_t n_output;
     /* where new nodes go */
@@ -184,6 +185,8 @@ struct tn_value *tn_graph_rotary(struct tn_graph *g, const char *const *dim, int
 struct tn_value *tn_graph_copy_positions(const struct tn_value *v);  /* the same again, for another layout */
 int tn_graph_same_positions(const struct tn_value *a, const struct tn_value *b);
 struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const char *slot, uint32_t dtype, const struct tn_value *like);
+struct tn_value *tn_graph_cache(struct tn_graph *g, const char *name, uint32_t dtype, uint32_t rank, const char *const *dim,
+                                const int64_t *size);
 void tn_graph_output(struct tn_graph *g, const char *name, struct tn_value *v);   /* sets or replaces */
 void tn_graph_output_whole(struct tn_graph *g, const char *name);     /* from now on it must be replicated */
 struct tn_value *tn_graph_find_output(const struct tn_graph *g, const char *name);

@@ -14,6 +14,7 @@
 #define TN_OP_COLLECTIVE 16u                     /* made by tn_convert only; has an axis */
 #define TN_OP_EFFECT 32u                         /* writes something persistent: never dead */
 #define TN_OP_ACCUM 64u                          /* adds up over the micro-batches */
+#define TN_OP_STORE 256u                         /* output 0 is input 0, a cache, with a part of it written anew: never dead */
 #define TN_OP_RANDOM 128u                        /* draws when it has a dropout probability: needs seed and step */
 
 struct tn_op {

@@ -1,6 +1,6 @@
 /* ops_attention.c - attention with positions as values.
  *
- * q [batch, seq, heads, head_dim], k and v [batch, keys, heads, head_dim]. The mask is kpos <= qpos, so cuts of the
+ * q [batch, seq, heads, head_dim], k and v the same with as many positions (then the dim is seq, too) or others (keys). The mask is kpos <= qpos, so cuts of the
  * sequence need no special case: queries may be cut along it where keys are whole. With the attribute ring = AXIS keys may be
  * cut too: what one rank computes is then a part, and the context-parallel pass merges the parts by their log-sum-exp. */
 #include "graph/opkit.h"
@@ -83,6 +83,8 @@ static void attention_grad(struct tn_node *n, struct tn_value *const *dy, struct
 
 static struct tn_value *as_keys(struct tn_value *v)
 {
+    if (v && tn_value_find_dim(v, "keys") >= 0)
+        return v;
     return v ? tn_add(v->graph, "rename", TN_IN(v), TN_WITH(TN_TEXT("dim", "seq"), TN_TEXT("now", "keys"))) : NULL;
 }
 

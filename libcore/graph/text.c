@@ -240,6 +240,16 @@ static void put_state(struct writer *w, const struct tn_value *v)
     fputc('\n', w->out);
 }
 
+static void put_cache(struct writer *w, const struct tn_value *v)
+{
+    if (!begin_source(w, "cache", v))
+        return;
+    put_word(w, v->name);
+    fputc(' ', w->out);
+    put_type(w, v);
+    fputc('\n', w->out);
+}
+
 static void put_sources(struct writer *w)
 {
     for (struct tn_value *v = w->g->params; v; v = v->next)
@@ -250,6 +260,8 @@ static void put_sources(struct writer *w)
         put_positions(w, v);
     for (struct tn_value *v = w->g->states; v; v = v->next)
         put_state(w, v);
+    for (struct tn_value *v = w->g->caches; v; v = v->next)
+        put_cache(w, v);
 }
 
 /* --- nodes */

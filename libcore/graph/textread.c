@@ -276,7 +276,7 @@ static void read_line(struct reader *r)
     } kind[] = {
         {"symbols", read_symbols},     {"param", scan_param}, {"input", scan_input},
         {"positions", scan_positions}, {"state", scan_state}, {"output", read_output},
-        {"grad", read_grad},           {"task", read_task},
+        {"grad", read_grad},           {"task", read_task},   {"cache", scan_cache},
     };
 
     if (!r->g) {

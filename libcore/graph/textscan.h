@@ -47,4 +47,5 @@ void scan_param(struct reader *r);
 void scan_input(struct reader *r);
 void scan_positions(struct reader *r);
 void scan_state(struct reader *r);
+void scan_cache(struct reader *r);
 #endif

@@ -1,4 +1,4 @@
-/* textsource.c - the lines of parameters, inputs, positions and states. */
+/* textsource.c - the lines of parameters, inputs, positions, states and caches. */
 #include "graph/textscan.h"
 
 static void add_source(struct reader *r, const struct stated *s, struct tn_value *v)
@@ -157,4 +157,14 @@ void scan_state(struct reader *r)
     for (int a = 0; a < TN_AXES; a++)
         like.layout[a] = TN_R;
     add_source(r, &s, tn_graph_state(r->g, of->param, slot, s.dtype, &like));
+}
+
+void scan_cache(struct reader *r)
+{
+    struct stated s = {.number = scan_define(r)};
+    const char *name = scan_word(r, "the cache's name");
+
+    scan_type(r, &s);
+    if (!r->failed)
+        add_source(r, &s, tn_graph_cache(r->g, name, s.dtype, s.rank, s.dim, s.size));
 }

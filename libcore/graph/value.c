@@ -173,6 +173,16 @@ struct tn_value *tn_graph_state(struct tn_graph *g, struct tn_param *p, const ch
     return v;
 }
 
+struct tn_value *tn_graph_cache(struct tn_graph *g, const char *name, uint32_t dtype, uint32_t rank, const char *const *dim,
+                                const int64_t *size)
+{
+    struct tn_value *v = source(g, name, TN_VALUE_CACHE, dtype, rank, dim, size);
+
+    if (v)
+        list_append(&g->caches, &g->last_cache, v);
+    return v;
+}
+
 /* --- asking */
 
 int64_t tn_value_dim(const struct tn_value *v, const char *dim)

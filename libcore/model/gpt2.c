@@ -92,10 +92,9 @@ static struct tn_value *attention(struct gpt2 *m, struct tn_value *qkv)
     split = tn_producer(tn_add(g, "split", TN_IN(qkv), TN_WITH(TN_TEXT("dim", "qkv"))));
     if (!split)
         return NULL;
-    tn_set_role(g, "attention");
-    return tn_add(g, "attention", TN_IN(tn_output(split, 0), tn_output(split, 1), tn_output(split, 2), m->positions, m->positions),
-                  TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1 / sqrt((double)m->head_dim)}}, {"dropout", TN_ATTR_FLOAT, 1, {.f = p}},
-                          TN_INT("key", key), TN_INT("block", m->use->seq)));
+    return model_attention(g, m->use, tn_output(split, 0), tn_output(split, 1), tn_output(split, 2), m->positions,
+                           TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1 / sqrt((double)m->head_dim)}}, {"dropout", TN_ATTR_FLOAT, 1, {.f = p}},
+                                   TN_INT("key", key), TN_INT("block", m->use->seq)));
 }
 
 static struct tn_value *block(struct gpt2 *m, struct tn_value *h, int64_t layer)
@@ -129,7 +128,7 @@ static struct tn_value *embedding(struct gpt2 *m, struct tn_value **wte)
 
     tn_at_end(g, TN_FORWARD, "embed");
     tokens = model_tokens(g, m->use);
-    m->positions = tn_graph_positions(g, "seq", m->use->seq);
+    m->positions = model_positions(g, m->use);
     *wte = matrix(m, "transformer.wte", 2, DIMS("vocab", "embed"), SIZES(c->vocab_size, c->n_embd), 1, c->init_std);
     wpe = matrix(m, "transformer.wpe", 2, DIMS("posn", "embed"), SIZES(c->block_size, c->n_embd), 1, c->init_std);
     tn_set_role(g, "tok_embed");

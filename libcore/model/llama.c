@@ -47,8 +47,7 @@ static struct tn_value *attention(struct llama *m, struct tn_value *y, const cha
     v = model_product(g, "attn_qkv", y, model_matrix(g, PROJECTION("v"), 3, DIMS("heads", "head_dim", "embed"), SIZES(K, D, C), 2, c->init_std), 2);
     q = turned(m, q);
     k = turned(m, k);
-    tn_set_role(g, "attention");
-    o = tn_add(g, "attention", TN_IN(q, k, v, m->positions, m->positions), TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1 / sqrt((double)D)}}));
+    o = model_attention(g, m->use, q, k, v, m->positions, TN_WITH({"scale", TN_ATTR_FLOAT, 1, {.f = 1 / sqrt((double)D)}}));
     return model_product(g, "attn_out", o, model_matrix(g, PROJECTION("o"), heads + 1, back, back_size, 1, model_narrow(c)), 1);
 }
 
@@ -93,8 +92,8 @@ static struct tn_value *embedding(struct llama *m, struct tn_value **table)
 
     tn_at_end(m->g, TN_FORWARD, "embed");
     tokens = model_tokens(m->g, m->use);
-    m->positions = tn_graph_positions(m->g, "seq", m->use->seq);
-    m->rotary = tn_graph_rotary(m->g, DIMS("posn", "head_dim"), m->use->seq, c->n_embd / c->n_head, &c->rotary);
+    m->positions = model_positions(m->g, m->use);
+    m->rotary = tn_graph_rotary(m->g, DIMS("posn", "head_dim"), model_reach(m->use), c->n_embd / c->n_head, &c->rotary);
     *table = model_matrix(m->g, "model.embed_tokens.weight", 2, DIMS("vocab", "embed"), SIZES(c->vocab_size, c->n_embd), 1, c->init_std);
     tn_set_role(m->g, "tok_embed");
     return tn_add(m->g, "embed", TN_IN(*table, tokens), TN_NONE);

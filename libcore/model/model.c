@@ -62,6 +62,9 @@ tn_status tn_model_build(struct tn_graph *g, const struct tn_model_config *c, co
 
     if (s)
         return s;
+    if (use->cache > c->block_size || (use->cache && use->seq > use->cache))
+        return tn_error(TN_ERR_CONFIG, "a cache of %lld positions for %lld tokens at once: model.block_size = %lld is the most, and there is to be "
+                        "room for what comes", (long long)use->cache, (long long)use->seq, (long long)c->block_size);
     if (use->seq > c->block_size)
         return tn_error(TN_ERR_CONFIG, "train.seq_len = %lld is more than model.block_size = %lld, the positions that the model has",
                         (long long)use->seq, (long long)c->block_size);

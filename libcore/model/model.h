@@ -2,7 +2,8 @@
  *
  * What a model gives: inputs "tokens" and, when it trains or evaluates, "targets" [batch, seq], int32, -1 for
  * positions that do not count; outputs "loss" (sum over valid tokens) and "count" (how many), and "logits" on request.
- * When it trains, the count is that of the whole update, from the input "targets_all" [accum, batch, seq]. */
+ * When it trains, the count is that of the whole update, from the input "targets_all" [accum, batch, seq]. With caches it has
+ * the input "positions" [seq]. */
 #ifndef TENON_MODEL_MODEL_H
 #define TENON_MODEL_MODEL_H
 #include "graph/graph.h"
@@ -25,6 +26,7 @@ struct tn_model_use {
     int64_t micro;                               /* micro-batches per update */
     int train;                                   /* with dropout, counting the whole update's targets */
     int loss, logits;
+    int64_t cache;                               /* positions of caches of keys and values; 0: none (cache.c) */
 };
 
 int tn_model_known(const char *arch);

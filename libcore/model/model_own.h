@@ -18,6 +18,11 @@ struct tn_value *model_product(struct tn_graph *g, const char *role, struct tn_v
 struct tn_value *model_tokens(struct tn_graph *g, const struct tn_model_use *use);
 /* From the last hidden state x [batch, seq, embed] and the head's weight w [vocab, embed] to the outputs. */
 void model_head(struct tn_graph *g, struct tn_value *x, struct tn_value *w, const struct tn_model_use *use);
+/* cache.c. The positions of the tokens [seq], as many as positions can be, and attention with its attributes. */
+struct tn_value *model_positions(struct tn_graph *g, const struct tn_model_use *use);
+int64_t model_reach(const struct tn_model_use *use);
+struct tn_value *model_attention(struct tn_graph *g, const struct tn_model_use *use, struct tn_value *q, struct tn_value *k, struct tn_value *v,
+                                 struct tn_value *positions, const struct tn_attr *attr, size_t n_attr);
 /* Deviation of what writes into the residual stream: init_std/√(2·layers). */
 double model_narrow(const struct tn_model_config *c);
 

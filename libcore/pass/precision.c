@@ -29,6 +29,7 @@ static const struct rule rules[] = {
     {"einsum", NULL, BIT(0) | BIT(1), 0},
     {"grouped", NULL, BIT(0) | BIT(1), 0},
     {"embed", NULL, BIT(0), 0},
+    {"store", NULL, BIT(1), 0},
     {"attention", NULL, BIT(0) | BIT(1) | BIT(2), 0},
     {"head", NULL, BIT(0) | BIT(1), 0},
 };
@@ -151,6 +152,8 @@ tn_status tn_graph_precision(struct tn_graph *g, uint32_t dtype)
                           .n_value = g->n_value,
                           .now = tn_alloc(g->arena, (g->n_value + 1) * sizeof *p.now)};
 
+    for (struct tn_value *v = g->caches; v; v = v->next)
+        v->dtype = dtype;                        /* of what is stored there */
     if (dtype == TN_F16)
         tn_graph_symbol(g, TN_LOSS_SCALE);
     for (struct tn_node *n = g->first[TN_FORWARD]; n && !g->status; n = n->next)

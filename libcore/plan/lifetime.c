@@ -53,6 +53,11 @@ static int made_anew(const struct tn_planner *p, const struct tn_value *v)
            !p->step[made].once && !p->spot[v->id].accumulates;
 }
 
+static int is_persistent(const struct tn_value *root)
+{
+    return root->kind == TN_VALUE_PARAM || root->kind == TN_VALUE_STATE || root->kind == TN_VALUE_CACHE;
+}
+
 static uint32_t storage_of(struct lives *l, const struct tn_value *root)
 {
     struct tn_planner *p = l->p;
@@ -64,9 +69,7 @@ static uint32_t storage_of(struct lives *l, const struct tn_value *root)
         return l->of[root->id];
     parts |= root->kind == TN_VALUE_TMP && spot->kept && made_anew(p, root);
     l->storage[l->n] = (struct tn_storage){
-        .where = root->kind == TN_VALUE_TMP                                     ? TN_AT_ARENA
-                 : root->kind == TN_VALUE_PARAM || root->kind == TN_VALUE_STATE ? TN_AT_PERSISTENT
-                                                                                : TN_AT_RUN,
+        .where = root->kind == TN_VALUE_TMP ? TN_AT_ARENA : is_persistent(root) ? TN_AT_PERSISTENT : TN_AT_RUN,
         .first = UINT32_MAX,
         .value = root,
         .bytes = parts ? align(bytes) * p->plan->n_micro : bytes,
@@ -123,9 +126,9 @@ static void own_workspaces(struct lives *l)
 
 static void touch_sources(struct lives *l)
 {
-    const struct tn_value *const list[] = {l->p->graph->params, l->p->graph->states, l->p->graph->inputs};
+    const struct tn_value *const list[] = {l->p->graph->params, l->p->graph->states, l->p->graph->inputs, l->p->graph->caches};
 
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         for (const struct tn_value *v = list[i]; v; v = v->next)
             if (tn_value_here(v, &l->p->plan->mesh))
                 storage_of(l, v);

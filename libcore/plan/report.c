@@ -22,11 +22,12 @@ static uint64_t at(const struct tn_plan *plan, uint32_t where)
     return bytes;
 }
 
-static uint64_t states(const struct tn_plan *plan)
+/* Of a list of sources. */
+static uint64_t all_of(const struct tn_plan *plan, const struct tn_value *v)
 {
     uint64_t bytes = 0;
 
-    for (const struct tn_value *v = plan->graph->states; v; v = v->next)
+    for (; v; v = v->next)
         bytes += tn_plan_bytes(plan, v);
     return bytes;
 }
@@ -69,7 +70,8 @@ static double *flops_of(struct tn_plan_report *r, uint32_t list)
 
 void tn_plan_sum(const struct tn_plan *plan, struct tn_plan_report *out)
 {
-    *out = (struct tn_plan_report){.states = states(plan),
+    *out = (struct tn_plan_report){.states = all_of(plan, plan->graph->states),
+                                   .caches = all_of(plan, plan->graph->caches),
                                    .inputs = plan->run_bytes,
                                    .gradients = gradients(plan),
                                    .arena = plan->arena_bytes,
@@ -77,8 +79,8 @@ void tn_plan_sum(const struct tn_plan *plan, struct tn_plan_report *out)
                                    .uniforms = plan->uniform_bytes,
                                    .live_peak = plan->live_peak,
                                    .rows = plan->n_row};
-    out->parameters = at(plan, TN_AT_PERSISTENT) - out->states;
-    out->total = out->parameters + out->states + out->inputs + out->arena + out->workspace + out->uniforms;
+    out->parameters = at(plan, TN_AT_PERSISTENT) - out->states - out->caches;
+    out->total = out->parameters + out->states + out->caches + out->inputs + out->arena + out->workspace + out->uniforms;
     for (uint32_t i = 0; i < plan->n_row; i++) {
         const struct tn_row *row = &plan->row[i];
         uint32_t n = launches(plan, row);

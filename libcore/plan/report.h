@@ -4,7 +4,7 @@
 #include "plan/plan.h"
 
 struct tn_plan_report {
-    uint64_t parameters, states, inputs;         /* bytes */
+    uint64_t parameters, states, caches, inputs; /* bytes */
     uint64_t gradients; /* bytes of the arena in which gradients lie after the backward, until they are
                            reduced or used */
     uint64_t arena, workspace, uniforms;

@@ -110,12 +110,18 @@ static double table_bytes(const struct tn_planner *p, const struct tn_ask *a)
     return (!strcmp(op, "embed") || !strcmp(op, "pick")) && out < all ? out : all;
 }
 
+/* A store writes as much as it reads. */
+static double written_bytes(const struct tn_planner *p, const struct tn_ask *a, uint32_t k)
+{
+    return arg_bytes(p, &a->arg[!a->op && a->step->op->flags & TN_OP_STORE ? 1 : k]);
+}
+
 static void count_bytes(const struct tn_planner *p, const struct tn_ask *a, uint32_t accumulate,
                         struct tn_row *row)
 {
     for (uint32_t k = 0; k < a->n_in + a->n_out; k++)
         row->bytes += k == 0 && a->n_in ? table_bytes(p, a)
-                                        : arg_bytes(p, &a->arg[k]) *
+                                        : (k < a->n_in ? arg_bytes(p, &a->arg[k]) : written_bytes(p, a, k)) *
                                               (k >= a->n_in && accumulate & 1u << (k - a->n_in) ? 2 : 1);
 }
 

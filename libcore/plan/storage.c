@@ -8,7 +8,8 @@
  * times.
  *  - assign: a new value whose maker reads the old one element by element, or not at all, is made in place,
  * if nobody reads the old one in between. In-place results of other nodes are settled later, when lifetimes
- * are known (lifetime.c). */
+ * are known (lifetime.c).
+ *  - store: what it makes is the cache itself, always. */
 #include "plan/planner.h"
 #include "base/arena.h"
 
@@ -112,7 +113,7 @@ static const struct tn_step *maker(const struct tn_planner *p, const struct tn_v
 
     if (made == TN_NOWHERE || p->step[made].dead)
         return NULL;
-    if (p->step[made].op->flags & (TN_OP_VIEW | TN_OP_STACK | TN_OP_ACCUM | TN_OP_EFFECT | TN_OP_COLLECTIVE))
+    if (p->step[made].op->flags & (TN_OP_VIEW | TN_OP_STACK | TN_OP_ACCUM | TN_OP_EFFECT | TN_OP_COLLECTIVE | TN_OP_STORE))
         return NULL;
     return &p->step[made];
 }
@@ -327,6 +328,9 @@ static void forget(struct tn_planner *p)
 static void decide(struct tn_planner *p)
 {
     forget(p);
+    for (uint32_t i = 0; i < p->n_step; i++)
+        if (!p->step[i].dead && p->step[i].op->flags & TN_OP_STORE)
+            p->spot[p->step[i].out[0]->id].into = p->step[i].in[0], p->spot[p->step[i].out[0]->id].how = TN_INTO_SAME;
     for (uint32_t i = 0; i < p->n_step && !p->o->no_alias; i++)
         if (!p->step[i].dead)
             alias_cut(p, &p->step[i]);

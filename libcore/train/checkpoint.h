@@ -48,6 +48,14 @@ tn_status tn_checkpoint_match(struct tn_checkpoint *k, const struct tn_session *
 /* After tn_checkpoint_match. */
 tn_status tn_checkpoint_load(struct tn_checkpoint *k, struct tn_session *s, int slots);
 
+/* 0: weights alone, as an imported model has them; an optimizer begins anew. */
+int tn_checkpoint_has_slots(const struct tn_checkpoint *k);
+
+/* Without a session: are these n tensors the model's, all of them, and are the files undamaged? Then, each: the whole of
+ * it, wherever its parts lie; bytes of it. Of t only name, value, dtype, shape and bytes are looked at. */
+tn_status tn_checkpoint_match_tensors(struct tn_checkpoint *k, const struct tn_session_tensor *t, uint32_t n);
+tn_status tn_checkpoint_whole(const struct tn_checkpoint *k, const struct tn_session_tensor *t, void *whole);
+
 /* What differs in the configuration though it may: "optimizer.lr 1e-3 -> 1e-4, …"; "" if nothing.
  * Returns out. */
 const char *tn_checkpoint_changes(const struct tn_checkpoint *k, const struct tn_config *c, char *out,

@@ -68,6 +68,7 @@ const struct tn_saved *tn_checkpoint_state(const struct tn_checkpoint *k)
 tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct tn_dataset *data)
 {
     size_t train = strcspn(data->fingerprint, " "); /* "train=HASH val=HASH" */
+    const char *before = k->state.data;              /* "": an imported model, of data that nobody knows */
 
     if (k->state.tokenizer && data->tokenizer_hash && k->state.tokenizer != data->tokenizer_hash)
         return tn_error(
@@ -75,11 +76,11 @@ tn_status tn_checkpoint_match_data(const struct tn_checkpoint *k, const struct t
             "%s was trained with another tokenizer than that of the data here (checksum %016" PRIx64
             ", here %016" PRIx64 "): set data.dir to its data, or another checkpoint.dir to start anew",
             k->state.dir, k->state.tokenizer, data->tokenizer_hash);
-    if (strncmp(k->state.data, data->fingerprint, train + 1))
+    if (*before && strncmp(before, data->fingerprint, train + 1))
         return tn_error(TN_ERR_INPUT,
                         "%s was trained on other data (%s, here %s): set data.dir to those, or another "
                         "checkpoint.dir to start anew",
-                        k->state.dir, k->state.data, data->fingerprint);
+                        k->state.dir, before, data->fingerprint);
     return TN_OK;
 }
 
@@ -256,6 +257,57 @@ static tn_status match_rest(const struct tn_checkpoint *k, const struct tn_sessi
                     k->state.dir, name, has_prefix(k->name[f], "model-") ? "model" : "optimizer");
         }
     return TN_OK;
+}
+
+/* The same for a list of parameters that no session has. */
+static tn_status match_names(const struct tn_checkpoint *k, const struct tn_session_tensor *t, uint32_t n)
+{
+    for (uint32_t f = 0; f < k->files; f++)
+        for (uint64_t i = 0; has_prefix(k->name[f], "model-") && i < tn_safetensors_count(k->file[f]); i++) {
+            const char *name = tn_safetensors_at(k->file[f], i)->name;
+            uint32_t j = 0;
+
+            while (j < n && strcmp(t[j].name, name))
+                j++;
+            if (j == n)
+                return tn_error(TN_ERR_INPUT, "%s has a tensor %s that its configuration has no use for", k->state.dir, name);
+        }
+    return TN_OK;
+}
+
+tn_status tn_checkpoint_match_tensors(struct tn_checkpoint *k, const struct tn_session_tensor *t, uint32_t n)
+{
+    tn_status status = k->files ? TN_OK : open_files(k);
+
+    for (uint32_t i = 0; i < n && status == TN_OK; i++)
+        status = match_one(k, &t[i]);
+    if (status == TN_OK)
+        status = match_names(k, t, n);
+    return status < 0 ? status : tn_saved_verify(&k->state);
+}
+
+tn_status tn_checkpoint_whole(const struct tn_checkpoint *k, const struct tn_session_tensor *t, void *whole)
+{
+    struct tn_arena *a;
+    int64_t count;
+    tn_status status;
+
+    if (!is_in_parts(k, t)) {
+        memcpy(whole, find(k, t)->data, (size_t)t->bytes);
+        return TN_OK;
+    }
+    a = tn_arena_new();
+    status = place_parts(k, t, a, whole, NULL, &count);
+    tn_arena_free(a);
+    return status;
+}
+
+int tn_checkpoint_has_slots(const struct tn_checkpoint *k)
+{
+    for (uint64_t i = 0; i < k->state.count; i++)
+        if (is_tensors(k->state.file[i].name) && has_prefix(k->state.file[i].name, "optimizer-"))
+            return 1;
+    return 0;
 }
 
 tn_status tn_checkpoint_match(struct tn_checkpoint *k, const struct tn_session *s, int slots)

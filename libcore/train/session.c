@@ -70,6 +70,13 @@ static tn_status check_sizes(const struct tn_session *s)
     return TN_OK;
 }
 
+int64_t tn_session_seq_len(const struct tn_session *s)
+{
+    const struct tn_config *c = s->config;
+
+    return tn_config_int(c, tn_config_text(c, "train.seq_len") ? "train.seq_len" : "model.block_size");
+}
+
 static tn_status read_shape(struct tn_session *s)
 {
     struct tn_session_shape *h = &s->shape;
@@ -78,7 +85,7 @@ static tn_status read_shape(struct tn_session *s)
 
     if (!s->model.vocab_size)
         return tn_config_fail(c, "model.vocab_size", "it is not set, and there are no data to take it from: set it, or data.dir");
-    h->seq_len = tn_config_text(c, "train.seq_len") ? tn_config_int(c, "train.seq_len") : s->model.block_size;
+    h->seq_len = tn_session_seq_len(s);
     h->global_batch = tn_config_int(c, "train.global_batch");
     h->micro_batch = tn_config_text(c, "train.micro_batch") ? tn_config_int(c, "train.micro_batch") : h->global_batch / dp;
     if (h->seq_len > s->model.block_size)
@@ -114,11 +121,14 @@ static struct tn_model_use use_of(const struct tn_session *s, int which)
     const struct tn_session_shape *h = &s->shape;
     int64_t batch = h->micro_batch * s->mesh.size[0] * s->mesh.size[1];
     int step = (s->options.use & TN_SESSION_STEP) != 0;
+    int64_t samples = s->options.samples ? s->options.samples : 1, chunk = s->options.chunk;
 
     switch (which) {
-    case TRAIN: return (struct tn_model_use){batch, h->seq_len, h->n_micro, 1, 1, step};
-    case EVAL: return (struct tn_model_use){batch, h->seq_len, 1, 0, 1, 0};
-    default: return (struct tn_model_use){1, h->seq_len, 1, 0, 0, 1};
+    case TRAIN: return (struct tn_model_use){batch, h->seq_len, h->n_micro, 1, 1, step, 0};
+    case EVAL: return (struct tn_model_use){batch, h->seq_len, 1, 0, 1, 0, 0};
+    case DECODE: return (struct tn_model_use){samples, 1, 1, 0, 0, 1, h->seq_len};
+    case PREFILL: return (struct tn_model_use){samples, chunk && chunk < h->seq_len ? chunk : h->seq_len, 1, 0, 0, 0, h->seq_len};
+    default: return (struct tn_model_use){1, h->seq_len, 1, 0, 0, 1, 0};
     }
 }
 
@@ -142,6 +152,7 @@ static tn_status make_graph(struct tn_session *s, int which)
     part->count = tn_graph_find_output(part->graph, "count");
     part->gnorm = tn_graph_find_output(part->graph, "gnorm");
     part->logits = tn_graph_find_output(part->graph, "logits");
+    part->positions = tn_graph_find_input(part->graph, "positions");
     return status;
 }
 
@@ -165,7 +176,7 @@ static tn_status make_plan(struct tn_session *s, int which)
 
 static tn_status make_parts(struct tn_session *s)
 {
-    static const uint32_t use[PARTS] = {TN_SESSION_TRAIN, TN_SESSION_EVAL, TN_SESSION_LOGITS};
+    static const uint32_t use[PARTS] = {TN_SESSION_TRAIN, TN_SESSION_EVAL, TN_SESSION_LOGITS, TN_SESSION_GENERATE, TN_SESSION_GENERATE};
     tn_status status = TN_OK;
 
     for (int i = 0; i < PARTS && !status; i++)
@@ -347,6 +358,8 @@ static tn_status open_runs(struct tn_session *s)
             status = open_run(s, &s->part[i], seconds);
     if (!status)
         s->staged = tn_alloc(s->arena, (size_t)(s->shape.global_batch * s->shape.seq_len) * sizeof *s->staged);
+    if (!status && s->part[PREFILL].run)
+        status = generate_open(s);
     return status;
 }
 
@@ -428,7 +441,7 @@ const struct tn_model_config *tn_session_model(const struct tn_session *s)
 
 static int which(uint32_t use)
 {
-    return use & TN_SESSION_TRAIN ? TRAIN : use & TN_SESSION_EVAL ? EVAL : LOGITS;
+    return use & TN_SESSION_TRAIN ? TRAIN : use & TN_SESSION_EVAL ? EVAL : use & TN_SESSION_PREFILL ? PREFILL : use & TN_SESSION_GENERATE ? DECODE : LOGITS;
 }
 
 const struct tn_plan *tn_session_plan(const struct tn_session *s, uint32_t use)

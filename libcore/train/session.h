@@ -2,8 +2,8 @@
  *
  *   configuration -> plugins (engine.c) -> graphs -> plans -> memory and runs (session.c)
  *
- * A session owns up to three graphs over the same parameters: one that trains, one that evaluates (no dropout, no
- * backward), one that gives logits for generation. It knows nothing of files, schedules or loops: who uses it says
+ * A session owns some graphs over the same parameters: one that trains, one that evaluates (no dropout, no
+ * backward), one that gives the logits of a whole sequence, two that generate. It knows nothing of files, schedules or loops: who uses it says
  * which tokens, which learning rate, which step. Main thread throughout.
  *
  * Order of use: tn_session_configure (finds plugins, completes and checks the configuration), then, once the data are
@@ -21,6 +21,8 @@ struct tn_session;
 #define TN_SESSION_TRAIN 1u
 #define TN_SESSION_EVAL 2u
 #define TN_SESSION_LOGITS 4u                     /* of a batch of one sequence of train.seq_len tokens */
+#define TN_SESSION_GENERATE 16u                  /* with caches of train.seq_len positions: tn_session_prefill and _decode */
+#define TN_SESSION_PREFILL 32u                   /* for tn_session_plan and _graph alone: of GENERATE's two the first */
 #define TN_SESSION_STEP 8u                       /* with TRAIN: gradients and the logits of the first micro-batch stay readable */
 
 struct tn_session_options {
@@ -28,6 +30,7 @@ struct tn_session_options {
     const char *dump_after;                      /* name of a step of the pipeline, or "all"; NULL */
     void (*dump)(void *ctx, const char *step, struct tn_graph *g);
     void *dump_ctx;
+    int64_t samples, chunk;                      /* GENERATE: texts at once, 0 is 1; tokens that a prefill reads at once */
     int plan_only;                               /* graphs and plans, no memory, no runs */
 };
 
@@ -157,6 +160,13 @@ const char *tn_session_nonfinite(struct tn_session *s);
 tn_status tn_session_evaluate(struct tn_session *s, const int32_t *tokens, const int32_t *targets, double *sum, double *count);
 /* logits [seq_len, vocab] of one sequence; the tokens behind the last one that matters may be anything valid. */
 tn_status tn_session_logits(struct tn_session *s, const int32_t *tokens, float *logits);
+/* --- GENERATE. Is there a kernel for it? Asked before opening. */
+int tn_session_can_cache(const struct tn_session *s);
+int64_t tn_session_seq_len(const struct tn_session *s);              /* before opening, too */
+/* Keys and values of n tokens at the positions at, at + 1, ... of each sample; those of sample b are at tokens + b·stride. */
+tn_status tn_session_prefill(struct tn_session *s, const int32_t *tokens, int64_t stride, int64_t n, int64_t at);
+/* One more token of each sample, [samples], all at this position; logits [samples, vocab] of what follows it. */
+tn_status tn_session_decode(struct tn_session *s, const int32_t *tokens, int64_t position, float *logits);
 /* After an update of a session opened for STEP: the gradient of parameter tensor i (not a state) before clipping and
  * without the loss' scale, whole on rank 0, all ranks together; and as this rank holds it, in the layout of the value that
  * _value gives, NULL where it holds none. */

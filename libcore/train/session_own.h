@@ -1,5 +1,5 @@
-/* session_own.h - a session from inside, for the three files that make it up: session.c sets it up, session_tensors.c
- * moves its tensors, session_work.c uses it. */
+/* session_own.h - a session from inside, for the files that make it up: session.c sets it up, session_tensors.c
+ * moves its tensors, session_work.c uses it, generate.c too. */
 #ifndef TENON_TRAIN_SESSION_OWN_H
 #define TENON_TRAIN_SESSION_OWN_H
 #include "run/collective.h"
@@ -7,7 +7,7 @@
 #include "train/engine.h"
 #include "train/session.h"
 
-enum { TRAIN, EVAL, LOGITS, PARTS };
+enum { TRAIN, EVAL, LOGITS, DECODE, PREFILL, PARTS };
 
 /* An input of the graph and what this rank holds of it. */
 struct feed {
@@ -19,7 +19,7 @@ struct part {
     struct tn_graph *graph;
     struct tn_plan *plan;
     struct tn_run *run;
-    const struct tn_value *loss, *count, *gnorm, *logits;
+    const struct tn_value *loss, *count, *gnorm, *logits, *positions;
     struct feed tokens, targets, targets_all;
     uint32_t lr, t, scale;                       /* numbers of the symbols */
 };
@@ -43,11 +43,13 @@ struct tn_session {
     double scale, used_scale;                    /* of the loss: for the next update, in the last one; 1: none */
     uint64_t good;                               /* updates since the scale changed */
     int32_t *staged;                             /* this rank's part of an input, all micro-batches */
+    int32_t *ids, *places;                       /* generate.c: what a prefill feeds */
     char bad[256];
 };
 
 #define SCALE_FIRST 65536.0                      /* of the loss, under fp16 */
 
+tn_status generate_open(struct tn_session *s);
 uint32_t session_dtype(const struct tn_config *c);           /* of backend.dtype */
 const struct tn_plan *session_plan(const struct tn_session *s);     /* any that there is */
 /* Reads v, as held, by read(), and makes it whole on rank 0. All ranks together; read() is not called where v is not. */

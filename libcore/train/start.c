@@ -183,6 +183,8 @@ static void say_where(struct train *t, const struct tn_resume *from, const struc
         tn_progress_say(&t->progress, "train.trace = %lld: that update is over, none is traced", (long long)t->trace);
     if (*tn_checkpoint_changes(k, t->c, changes, sizeof changes))
         tn_progress_say(&t->progress, "changed since then: %s", changes);
+    if (!tn_checkpoint_has_slots(k))
+        tn_progress_say(&t->progress, "there are weights alone: %s begins anew", tn_config_text(t->c, "optimizer.name"));
 }
 
 static tn_status set_aside(struct train *t, const struct tn_resume *from)
@@ -214,7 +216,7 @@ static tn_status begin(struct train *t, const struct tn_resume *from, struct tn_
 
     say_what(t);
     say_where(t, from, k);
-    status = k ? tn_checkpoint_load(k, t->session, 1)
+    status = k ? tn_checkpoint_load(k, t->session, tn_checkpoint_has_slots(k))
                : tn_session_initialize(t->session, (uint64_t)tn_config_int(t->c, "train.seed"));
     if (status == TN_OK && t->lead)
         status = set_aside(t, from);
@@ -254,7 +256,7 @@ static tn_status start_at(struct train *t, const struct tn_resume *from, struct 
     tn_world_phase(t->world, "load", 1);
     status = buffers_new(t);
     if (status == TN_OK && k)
-        status = tn_checkpoint_match(k, t->session, 1);
+        status = tn_checkpoint_match(k, t->session, tn_checkpoint_has_slots(k));
     if (status == TN_OK && t->lead)
         status = check_space(t);
     status = tn_world_settle(t->world, status);

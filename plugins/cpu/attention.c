@@ -227,11 +227,14 @@ tn_status tn_cpu_prepare_attention(const struct tn_problem *p, struct tn_kernel 
     struct attn a = {0};
     struct work w;
     int grouped = p->in[0].rank == 5;
+    tn_status few;
 
     if (p->accumulate || p->n_in != 5 || p->n_out != 2 || !tn_cpu_attn_prepare(p, &a) ||
         !tn_cpu_attn_stride(&p->out[0], grouped, 1, &a.o) ||
         !tn_cpu_attn_stride(&p->out[1], grouped, 0, &a.lse) || p->out[0].dtype != a.dtype)
         return TN_DECLINED;
+    if ((few = tn_cpu_attn_few(&a, p->op, out)) != TN_DECLINED)
+        return few;
     a.scratch = lay_out(&a, NULL, &w);
     out->launch = launch, out->workspace = (uint64_t)a.scratch * a.threads * sizeof(float);
     return tn_keep(out, &a, sizeof a, p->op);

@@ -217,6 +217,9 @@ static inline void attn_draw(const struct attn_run *r, const struct attn_head *i
                               bits + j);
 }
 
+#define ATTN_FEW 4                               /* queries that are not worth packing keys for */
+/* attn_few.c: the kernel for so few queries, over positions that are read. TN_DECLINED: it is another's. */
+tn_status tn_cpu_attn_few(struct attn *a, const char *op, struct tn_kernel *out);
 /* Fills all that both directions know; 0 if the operands do not fit. attention.c. */
 int tn_cpu_attn_prepare(const struct tn_problem *p, struct attn *a);
 int tn_cpu_attn_stride(const struct tn_operand *o, int grouped, int vectors, struct attn_stride *s);

@@ -21,7 +21,7 @@
     X(einsum) X(sum) X(rowmax) X(sumsq) X(expr) X(copy) X(accum) X(expand) X(cast) X(dropout) X(embed)       \
     X(embed_bwd) X(layernorm) X(ln_dx) X(ln_dw) X(attention) X(attn_bwd) X(ce) X(ce_bwd) X(head) X(head_bwd)  \
     X(head_train) X(rmsnorm) X(rms_dx) X(rms_dw) X(rope) X(route) X(arrange) X(dispatch) X(combine)          \
-    X(gate_bwd) X(grouped) X(grouped_dw)
+    X(gate_bwd) X(grouped) X(grouped_dw) X(store)
 
 typedef tn_status tn_cpu_prepare_fn(const struct tn_problem *p, struct tn_kernel *out);
 #define TN_CPU_DECLARE(op) tn_cpu_prepare_fn tn_cpu_prepare_##op;
@@ -101,6 +101,10 @@ struct tn_cpu_gemm { /* c [m,n] = a [m,k] · b [k,n], row-major; at, bt: stored 
 /* Rows i0..i1 and columns j0..j1 of c, on the calling thread; beta 0 overwrites, 1 adds. */
 void tn_cpu_gemm_rect(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, int64_t i0,
                       int64_t i1, int64_t j0, int64_t j1, float beta);
+#define TN_CPU_THIN 7                            /* rows of a thin product, at most */
+/* The same of a thin one: at 0, bt 1, not more rows than that (thin.c). */
+void tn_cpu_thin_rect(const struct tn_cpu_gemm *g, const float *a, const float *b, float *c, int64_t i0, int64_t i1,
+                      int64_t j0, int64_t j1, float beta);
 /* Pieces of c for threads: slices of rows, about that many, or blocks of columns, which g alone decides. */
 struct tn_cpu_cut {
     int64_t n, unit, units, length;

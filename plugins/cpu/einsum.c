@@ -4,13 +4,14 @@
  * class is simplified, so that [B,T] or [heads, head_dim] become one loop where the memory allows it, and one
  * loop of each class is chosen so that the operands are matrices, y row-major; the loops left over are walked
  * around it. The product is ours (mm.c) where the level has it, else BLAS's, which wants x and w without a stride
- * along one of their dims. Without M and N the contraction is a sum of products (reduce.c), without K a product
- * (elementwise.c). An epilogue runs over pieces of y that are still in the cache: of our products, before they
- * are in y at all. BLAS's go into the first output that is overwritten anyway; the program reads them there and
- * writes its results. */
+ * along one of their dims; with a few rows it is a thin one (thin.c). Without M and N the contraction is a sum of
+ * products (reduce.c), without K a product (elementwise.c). An epilogue runs over pieces of y that are still in the
+ * cache: of our products, before they are in y at all. Others go into the first output that is overwritten anyway;
+ * the program reads them there and writes its results. */
 #include <limits.h>
 #include "cpu.h"
 
+#define THIN_WORTH 32768                         /* multiplications of a piece of a thin product, at least */
 #define HOT 262144                               /* floats of y that stay in the second-level cache: 1 MiB */
 
 struct einsum {
@@ -21,6 +22,7 @@ struct einsum {
     int64_t block;                               /* rows between epilogues */
     uint32_t a, b;                               /* which operand is the left one: 0 x, 1 w */
     uint32_t n_in, n_out, accumulate, threads;
+    uint32_t thin;                               /* a few rows, and w as it lies */
     uint32_t alone;                              /* each thread takes products of the batch for itself */
     uint32_t product;                            /* operand that receives the product */
     struct tn_cpu_program *program;              /* of the epilogue: its input 0 is the product; or NULL */
@@ -67,7 +69,7 @@ static void rectangle(const struct run *r, int64_t at, int64_t i0, int64_t i1, i
     for (int64_t hi; i0 < i1; i0 = hi) {
         hi = e->program && i1 - i0 >= 2 * e->block ? i0 + e->block : i1;
         for (int64_t k = 0; k < turns; k++)
-            tn_cpu_gemm_rect(&e->g, a + tn_nest_offset(&e->sum, e->a, k),
+            (e->thin ? tn_cpu_thin_rect : tn_cpu_gemm_rect)(&e->g, a + tn_nest_offset(&e->sum, e->a, k),
                              b + tn_nest_offset(&e->sum, e->b, k), c, i0, hi, j0, j1,
                              k || (e->accumulate && !e->program) ? 1.0f : 0.0f);
         if (e->program)
@@ -96,6 +98,25 @@ static tn_status launch_blas(void *state, const struct tn_launch *l)
 
     tn_cpu_cut(&e->g, batch >= 4 * e->threads ? 1 : e->threads, &r.cut);
     tn_cpu_share(batch * r.cut.n, e->threads, run_piece, &r);
+    return TN_OK;
+}
+
+/* Pieces of columns; products of a batch, if there are several, one after the other in the same pieces. */
+static void cut_thin(const struct einsum *e, struct tn_cpu_cut *cut)
+{
+    int64_t worth = TN_MIN(8 * e->threads, e->g.m * e->g.n * e->g.k / THIN_WORTH);
+
+    *cut = (struct tn_cpu_cut){.length = e->g.n, .unit = 16, .units = TN_MAX(1, e->g.n / 16)};
+    cut->n = TN_MAX(1, TN_MIN(cut->units, worth));
+}
+
+static tn_status launch_thin(void *state, const struct tn_launch *l)
+{
+    const struct einsum *e = state;
+    struct run r = {.e = e, .buffer = l->buffer, .uniform = l->uniform};
+
+    cut_thin(e, &r.cut);
+    tn_cpu_share(tn_nest_count(&e->batch) * r.cut.n, e->threads, run_piece, &r);
     return TN_OK;
 }
 
@@ -375,7 +396,8 @@ tn_status tn_cpu_prepare_einsum(const struct tn_problem *p, struct tn_kernel *ou
     }
     e.threads = tn_host->threads();
     e.block = TN_ROUND_UP(TN_MAX(TN_MAX(192, HOT / e.g.n), (1 << 20) / (e.g.n * e.g.k)), 48);
-    out->launch = launch_blas;
+    e.thin = e.g.m <= TN_CPU_THIN && e.g.bt && !e.g.at && !is_ours(&e.g);
+    out->launch = e.thin ? launch_thin : launch_blas;
 #ifdef TN_CPU_MM
     if (is_ours(&e.g))
         plan(&e, out);

@@ -1,4 +1,4 @@
-/* embed.c - rows of a table by index, and the gradient's rows back.
+/* embed.c - rows of a table by index, and the gradient's rows back; rows written by index (store).
  *
  * embed copies rows. embed_bwd sorts the places by their index (a counting sort in the workspace, which keeps
  * the order of equal ones), then each row of dw is the work of one thread: its places are added in order, in
@@ -154,5 +154,57 @@ tn_status tn_cpu_prepare_embed_bwd(const struct tn_problem *p, struct tn_kernel 
         return TN_DECLINED;
     out->launch = launch_backward;
     out->workspace = (uint64_t)(e.rows + 2 + e.places) * sizeof(int32_t);
+    return tn_keep(out, &e, sizeof e, p->op);
+}
+
+/* --- store */
+struct store {
+    int64_t places, all, rows;                   /* places of a sequence, of all; rows of a sequence's cache */
+    int64_t i_step, from_step, to_step;          /* bytes, but for i_step */
+    size_t bytes;                                /* of a row */
+};
+struct store_run {
+    const struct store *e;
+    const char *from;
+    char *to;
+    const int32_t *index;
+};
+
+static void store_some(void *arg, int64_t lo, int64_t hi)
+{
+    const struct store_run *r = arg;
+    const struct store *e = r->e;
+
+    for (int64_t i = lo; i < hi; i++) {
+        int64_t row = r->index[i % e->places * e->i_step];
+
+        if (row >= 0 && row < e->rows)
+            memcpy(r->to + (i / e->places * e->rows + row) * e->to_step, r->from + i * e->from_step, e->bytes);
+    }
+}
+
+static tn_status launch_store(void *state, const struct tn_launch *l)
+{
+    struct store_run r = {state, l->buffer[1], l->buffer[3], l->buffer[2]};
+
+    tn_host->parallel(r.e->all, TN_MAX(1, (int64_t)(65536 / r.e->bytes)), store_some, &r);
+    return TN_OK;
+}
+
+tn_status tn_cpu_prepare_store(const struct tn_problem *p, struct tn_kernel *out)
+{
+    const struct tn_operand *x = &p->in[1], *y = &p->out[0];
+    int64_t width = tn_width(x->dtype);
+    struct store e = {.places = x->size[1], .all = x->size[0] * x->size[1], .rows = y->size[1]};
+
+    if (p->accumulate || p->n_in != 3 || (x->dtype != TN_F32 && !tn_is_half(x->dtype)) ||
+        p->in[0].dtype != x->dtype || y->dtype != x->dtype || p->in[2].dtype != TN_I32)
+        return TN_DECLINED;
+    if (!tn_operand_rows(&p->in[2], 0, &e.i_step) || !tn_operand_rows(x, x->rank - 2, &e.from_step) ||
+        !tn_operand_rows(y, y->rank - 2, &e.to_step))
+        return TN_DECLINED;
+    e.from_step *= width, e.to_step *= width;
+    e.bytes = (size_t)(tn_count(x) / e.all * width);
+    out->launch = launch_store;
     return tn_keep(out, &e, sizeof e, p->op);
 }

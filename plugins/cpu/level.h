@@ -60,4 +60,7 @@
 #define tn_cpu_prepare_head TN_AT_LEVEL(tn_cpu_prepare_head)
 #define tn_cpu_prepare_head_bwd TN_AT_LEVEL(tn_cpu_prepare_head_bwd)
 #define tn_cpu_prepare_head_train TN_AT_LEVEL(tn_cpu_prepare_head_train)
+#define tn_cpu_prepare_store TN_AT_LEVEL(tn_cpu_prepare_store)
+#define tn_cpu_attn_few TN_AT_LEVEL(tn_cpu_attn_few)
+#define tn_cpu_thin_rect TN_AT_LEVEL(tn_cpu_thin_rect)
 #endif

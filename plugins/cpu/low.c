@@ -350,6 +350,8 @@ tn_status tn_cpu_through_f32(tn_cpu_prepare_fn *inner, const struct tn_problem *
     struct low *w;
     tn_status s;
 
+    if (!strcmp(p->op, "store"))                 /* what it leaves alone has no copy to leave alone */
+        return TN_DECLINED;
     if (!has_half(p) || n > OPERANDS || p->n_loop > TN_NEST_LOOPS || (p->loop && n > TN_MAX_OPERANDS))
         return TN_DECLINED;
     if (!(w = calloc(1, sizeof *w)))

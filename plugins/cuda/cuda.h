@@ -12,7 +12,7 @@
 #define TN_CUDA_OPS(X)                                                                                       \
     X(einsum) X(sum) X(rowmax) X(sumsq) X(expr) X(copy) X(accum) X(expand) X(cast) X(dropout) X(embed)       \
     X(embed_bwd) X(pick) X(pick_bwd) X(layernorm) X(ln_dx) X(ln_dw) X(attention) X(attn_bwd) X(ce) X(ce_bwd) \
-    X(head) X(head_bwd) X(head_train) X(rmsnorm) X(rms_dx) X(rms_dw) X(rope)
+    X(head) X(head_bwd) X(head_train) X(rmsnorm) X(rms_dx) X(rms_dw) X(rope) X(store)
 
 #ifdef __cplusplus
 extern "C" {

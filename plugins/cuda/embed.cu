@@ -1,4 +1,4 @@
-/* embed.cu - rows of a table by number, and their gradient.
+/* embed.cu - rows of a table by number, and their gradient; rows written by number (store).
  *
  * The table may be a part of the whole one: a number that is not here, or below 0, gives zeros and meets no row.
  * embed: four columns of a place are a thread's. embed_bwd: a warp has a row of the table and up to 768 of its
@@ -82,6 +82,25 @@ TN_KERNEL(THREADS, 3) add_rows(TN_PARAM(embed) k)
     }
 }
 
+/* store: table [B R; C...], rows [B T; C...], index [T; ]. What no number names is left alone. */
+struct store {
+    struct embed e;
+    uint32_t places, room;                       /* T, R */
+};
+
+TN_KERNEL(THREADS) store_rows(TN_PARAM(store) k)
+{
+    for (uint32_t at = blockIdx.x * THREADS + threadIdx.x; at < k.e.total; at += gridDim.x * THREADS) {
+        const uint32_t from = at / k.e.chunks, c = at % k.e.chunks * 4, b = from / k.places;
+        const int64_t id = number(k.e, from % k.places);
+
+        if (id < 0 || id >= k.room)
+            continue;
+        tn_view_put4(k.e.table, tn_axis_at(k.e.table.row, b * k.room + (uint32_t)id), c,
+                     tn_view_get4(k.e.rows, tn_axis_at(k.e.rows.row, from), c));
+    }
+}
+
 /* --- host */
 static struct embed bound(const void *state, const struct tn_launch *l)
 {
@@ -136,4 +155,30 @@ extern "C" tn_status tn_cuda_prepare_embed(const struct tn_problem *p, struct tn
 extern "C" tn_status tn_cuda_prepare_embed_bwd(const struct tn_problem *p, struct tn_kernel *out)
 {
     return prepare(p, 1, out);
+}
+
+static tn_status launch_store(void *state, const struct tn_launch *l)
+{
+    struct store k = *(const struct store *)state;
+
+    k.e = bound(&k.e, l);
+    return k.e.total ? TN_LAUNCH(store_rows, tn_grid(TN_CUDA_PARTS(k.e.total, THREADS)), THREADS, l->queue, k) : TN_OK;
+}
+
+extern "C" tn_status tn_cuda_prepare_store(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct store k = {};
+    int64_t total;
+
+    if (p->accumulate || p->in[1].rank < 2 || p->in[2].dtype != TN_I32 || p->in[1].dtype != p->out[0].dtype ||
+        !tn_cuda_view_load(&k.e.table, p, p->n_in, 2) || !tn_cuda_view_load(&k.e.index, p, 2, 1) ||
+        !tn_cuda_view_load(&k.e.rows, p, 1, 2))
+        return TN_DECLINED;
+    k.places = (uint32_t)p->in[1].size[1], k.room = (uint32_t)p->out[0].size[1];
+    k.e.chunks = TN_CUDA_PARTS(k.e.rows.col.total, 4);
+    total = (int64_t)k.e.rows.row.total * k.e.chunks;
+    if (total > INT32_MAX)
+        return TN_DECLINED;
+    k.e.total = (uint32_t)total;
+    return tn_cuda_keep(out, &k, sizeof k, launch_store);
 }

@@ -1,4 +1,4 @@
-/* embed.c - rows of a table by number, and their gradient.
+/* embed.c - rows of a table by number, and their gradient; rows written by number.
  *
  * The table may be a part of the whole one: then most numbers belong to other ranks, a row that is not here
  * counts as zero, and the ranks' sum is right. */
@@ -59,4 +59,43 @@ tn_status tn_ref_embed(const struct tn_problem *p, struct tn_kernel *out)
     (back ? tn_ref_output : tn_ref_input)(k, p, 0, 1, &k->table);
     (back ? tn_ref_input : tn_ref_output)(k, p, 0, places, &k->rows);
     return tn_ref_ready(out, k, back ? embed_bwd : embed, k->table.n_col);
+}
+
+/* --- store: what it does not name stays as it is */
+
+struct store {
+    struct tn_ref_base base;
+    struct tn_ref_view from, to, place;          /* [B T; C...], [B R; C...], [T; ] */
+    int64_t batch, places, rows;
+};
+
+static tn_status store(void *state, const struct tn_launch *l)
+{
+    const struct store *k = state;
+
+    for (int64_t t = 0; t < k->places; t++) {
+        int64_t r = (int64_t)tn_ref_get(l, &k->place, t, 0);
+
+        if (r < 0 || r >= k->rows)
+            continue;
+        for (int64_t b = 0; b < k->batch; b++)
+            for (int64_t c = 0; c < k->from.n_col; c++)
+                tn_ref_put(l, &k->to, b * k->rows + r, c, tn_ref_get(l, &k->from, b * k->places + t, c));
+    }
+    return TN_OK;
+}
+
+tn_status tn_ref_store_rows(const struct tn_problem *p, struct tn_kernel *out)
+{
+    struct store *k;
+
+    if (p->accumulate)
+        return TN_DECLINED;
+    if (!(k = tn_ref_state(sizeof *k)))
+        return TN_ERR_MEMORY;
+    k->batch = p->in[1].size[0], k->places = p->in[1].size[1], k->rows = p->out[0].size[1];
+    tn_ref_input(k, p, 1, 2, &k->from);
+    tn_ref_input(k, p, 2, 1, &k->place);
+    tn_ref_output(k, p, 0, 2, &k->to);
+    return tn_ref_ready(out, k, store, 0);
 }

@@ -15,7 +15,7 @@
     X("ce", ce) X("ce_bwd", ce) X("head", head) X("head_bwd", head)                         \
     X("head_train", head)                                                                                  \
     X("route", experts) X("arrange", experts) X("dispatch", experts) X("combine", experts)                 \
-    X("gate_bwd", experts) X("grouped", experts) X("grouped_dw", experts)
+    X("gate_bwd", experts) X("grouped", experts) X("grouped_dw", experts) X("store", store_rows)
 
 #define NAME(op, family) op,
 #define ENTRY(op, family) {op, tn_ref_##family},

@@ -56,6 +56,7 @@ const double *tn_ref_program_result(const struct tn_ref_program *k, const double
 tn_status tn_ref_nest(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_dropout(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_embed(const struct tn_problem *p, struct tn_kernel *out);
+tn_status tn_ref_store_rows(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_norm(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_rope(const struct tn_problem *p, struct tn_kernel *out);
 tn_status tn_ref_attention(const struct tn_problem *p, struct tn_kernel *out);

@@ -56,6 +56,50 @@ short=$out
 sample --prompt "Line 1" --tokens 60 --greedy
 expect test "${out:0:${#short}}" = "$short"
 
+# The window is 16 tokens; the first ones fill it, the last one slides it.
+case_ "caches change nothing"
+for prompt in L "Line 1" "Line 12 of 123:" "0123456789Line 12 of 12: all"; do
+    for tokens in 1 10 11 40; do
+        for way in "--chunk 1" "--chunk 4" "backend.kernels=ref"; do
+            # shellcheck disable=SC2046
+            sample --prompt "$prompt" --tokens $tokens --greedy --no-cache $([ "${way#--}" = "$way" ] && echo "$way")
+            whole=$out
+            # shellcheck disable=SC2086
+            sample --prompt "$prompt" --tokens $tokens --greedy $way
+            expect_rc 0
+            expect test "$out" = "$whole"
+        done
+    done
+done
+sample --prompt "Line 1" --tokens 40 --seed 5 --no-cache backend.dtype=bf16
+whole=$out
+sample --prompt "Line 1" --tokens 40 --seed 5 backend.dtype=bf16
+expect test "$out" = "$whole"
+
+case_ "several texts at once, each as with a seed of its own"
+for cache in "" --no-cache; do
+    # shellcheck disable=SC2086
+    sample --prompt "Line 1" --tokens 30 --seed 7 --samples 3 $cache
+    expect_rc 0
+    together=$out
+    sample --prompt "Line 1" --tokens 30 --seed 7
+    apart=$out
+    for seed in 8 9; do
+        sample --prompt "Line 1" --tokens 30 --seed $seed
+        apart=$apart$'\n---------------\n'$out
+    done
+    expect test "$together" = "$apart"
+done
+sample --prompt "Line 1" --tokens 30 --samples 0
+expect_rc 2
+
+case_ "how long it took"
+sample --prompt "Line 1" --tokens 30 --greedy --stats
+expect test "$out" != ""
+expect_err '^6 tokens of prompt and the first one: [0-9.]+ s; 29 further ones, 1 text: [0-9.]+ s, [0-9.]+ tokens/s$'
+sample --prompt "Line 1" --tokens 30 --greedy --stats --no-cache --samples 2
+expect_err '29 further ones, 2 texts: .*tokens/s \(no caches\)$'
+
 # A model that has learned the alphabet by heart says it from any letter on, past the end of its window too.
 case_ "what was learned comes back"
 for ((i = 0; i < 80; i++)); do printf 'abcdefghijklmnopqrstuvwxyz'; done >abc.txt

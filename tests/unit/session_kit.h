@@ -29,6 +29,8 @@ struct session_test {
     int32_t last;
 };
 
+SESSION struct tn_session_options session_options; /* but for use */
+
 SESSION void session_plugins(void)
 {
     static const char *const name[] = {"ref", "cpu", "self", "env", "sgd", "adamw"};
@@ -48,10 +50,11 @@ SESSION void session_begin(struct session_test *t, uint32_t use, const char *con
                                "model.vocab_size=23",  "model.block_size=16", "train.seq_len=16",
                                "train.global_batch=8", "train.micro_batch=4", "backend.threads=2",
                                "backend.comm=self",    "optimizer.lr=0.003"};
-    struct tn_session_options o = {.use = use};
+    struct tn_session_options o = session_options;
     const struct tn_session_shape *shape;
     int n = 11;
 
+    o.use = use;
     session_plugins();
     tn_log_level(TN_LOG_ERROR);
     for (; more && *more; more++)

@@ -44,6 +44,10 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b2 t65 c130 o97", "btc oc", "bto"),
     C("einsum", "b1 t128 c256 o192", "btc oc", "bto"),
     C("einsum", "b2 t33 c64 o256", "btc oc", "bto"),
+    C("einsum", "b1 t1 c770 o1111", "btc oc", "bto"),                /* a few rows */
+    C("einsum", "b3 t1 c130 o97", "btc+ oc+", "bto+", .accumulate = 1),
+    C("einsum", "b1 t7 c131 o300", "btc oc", "bto"),
+    C("einsum", "b1 t1 q3 h3 d8 c24", "btc qhdc", "btqhd"),
     C("einsum", "b3 t7 c17 o5", "btc+ oc+", "bto+"),
     C("einsum", "b3 t7 c17 o5", "btc/tbc oc/co", "bto/otb"),
     C("einsum", "b3 t7 c17 o5", "btc/cbt+ oc/co+", "bto/obt+", .accumulate = 1),
@@ -84,6 +88,8 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("einsum", "b3 t7 c17 o5", "bto:h btc:h", "oc", .accumulate = 1),
     /* --- einsum with a program */
     C("einsum", "b3 t7 c17 o5", "btc oc o", "bto", NULL, "a + b"),
+    C("einsum", "b1 t1 c260 o1000", "btc oc o", "bto", NULL, "a + b"),
+    C("einsum", "b5 t1 c100 o64", "btc oc o bto", "bto", NULL, "a + b + c"),
     C("einsum", "b3 t43 c130 o97", "btc oc o", "bto", NULL, "a + b"),
     C("einsum", "b3 t43 c130 o97", "btc oc o bto", "bto", NULL, "a + b + c"),
     C("einsum", "b3 t43 c130 o97", "btc oc bto", "bto", NULL, "a + b"),
@@ -356,6 +362,15 @@ const struct tn_bench_case tn_conform_cases[] = {
     C("pick_bwd", "b3 t7 v17", "bt bt:i17 btv?", "btv"),
     C("pick_bwd", "b3 t7 v9@4/17", "bt bt:i17 btv?", "btv+", .accumulate = 1),
     C("pick_bwd", "b3 t7 v9~/17", "bt bt:i17 btv?", "btv"),
+    /* --- store */
+    C("store", "b2 s17 t4 h2 d5", "bshd? bthd t:p3", "bshd"),
+    C("store", "b1 s9 t1 h3 d8", "bshd? bthd t:p8", "bshd"),
+    C("store", "b3 s9 t4 c7", "bsc? btc/tbc+ t:p7", "bsc+"),         /* two places are not there */
+    C("store", "b2 s5 t1 h1 d1", "bshd? bthd t:i1", "bshd"),
+    C("store", "b1 s70 t64 h4 d33", "bshd? bthd+ t:p5", "bshd"),
+    C("store", "b2 s9 t3 h2 d8", "bshd:h? bthd:h t:p2", "bshd:h"),
+    C("store", "b2 s9 t3 h2 d8", "bshd:f? bthd:f+ t:p7", "bshd:f"),
+    C("store", "b2 s9 t3 c8", "bsc? btc! t:p2", "bsc"),
     /* --- norms */
     C("layernorm", "b3 t7 c17", "btc c c", "btc bt bt", "eps=1e-5"),
     C("layernorm", "b3 t7 c17", "btc c", "btc bt bt", "eps=1e-5"),
@@ -472,6 +487,14 @@ const struct tn_bench_case tn_conform_cases[] = {
       "scale=0.4 causal=1 dropout=0.25 key=9 block=16 micro_dim=0"),
     C("attention", "b2 t7 s7 h3 d5", "bthd! bshd bshd t:p0? s:p0?", "bthd bth", "scale=0.4 causal=1"),
     C("attention", "b2 t7 s7 h3 d5", "bthd bshd bshd t:p0? s:p0?", "bthd bth", "scale=400.0 causal=1"),
+    C("attention", "b2 t1 s9 h3 d5", "bthd bshd bshd t:p4 s:p0", "bthd bth", "scale=0.4 causal=0"),
+    C("attention", "b1 t1 s300 h4 d64", "bthd bshd bshd t:p211 s:p0", "bthd bth", "scale=0.125 causal=0"),
+    C("attention", "b3 t4 s70 h2 d33", "bthd bshd bshd t:p30 s:p0", "bthd bth", "scale=0.2 causal=0"),
+    C("attention", "b1 t3 s40 h2 r3 d16", "bthrd bshd bshd t:p20 s:p0", "bthrd bthr", "scale=0.3 causal=0"),
+    C("attention", "b1 t1 s40 h2 d16", "bthd bshd bshd t:i1 s:p1", "bthd bth", "scale=0.3 causal=0"),    /* sees none */
+    C("attention", "b1 t1 s40 h2 d16", "bthd bshd! bshd t:p30 s:p0", "bthd bth", "scale=0.3 causal=0"),
+    C("attention", "b1 t1 s40 h2 d16", "bthd bshd bshd! t:p15 s:p0", "bthd bth", "scale=0.3 causal=0"),
+    C("attention", "b1 t2 s40 h2 d16", "bthd:h bshd:h bshd:h t:p20 s:p0", "bthd:h bth", "scale=0.3 causal=0"),
     C("attn_bwd", "b2 t7 s7 h3 d5", "bthd bshd bshd t:p0? s:p0? bth bth bthd", "bthd bshd bshd",
       "scale=0.4 causal=1"),
     C("attn_bwd", "b2 t7 s7 h3 d5", "bthd bshd bshd t:p0 s:p0 bth bth bthd", "bthd bshd bshd",

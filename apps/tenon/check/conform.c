@@ -30,7 +30,8 @@ static double rounding(const char *word, uint32_t o)
 static double tolerance(const struct tn_bench_case *c, uint32_t o)
 {
     static const char *const exact[] = {"copy",  "cast", "expand",   "rowmax",
-                                        "accum", "pick", "pick_bwd", "embed"};
+                                        "accum", "pick", "pick_bwd", "embed",
+                                        "store"};
 
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++)
         if (!strcmp(c->op, exact[i]))
