@@ -133,14 +133,14 @@ static void read_number(struct hf_reader *r, const json_t *object, const char *n
 }
 
 /* Version 5 of the library has rope_parameters with everything in it; before, rope_theta stood apart. */
-static void read_rope(struct hf_reader *r)
+static void read_rope(struct hf_reader *r, const char *theta)
 {
     const json_t *now = json_object_get(r->root, "rope_parameters"), *before = json_object_get(r->root, "rope_scaling");
     const json_t *o = json_is_object(now) ? now : before, *type = json_object_get(o, json_object_get(o, "rope_type") ? "rope_type" : "type");
     const char *name = !o || json_is_null(o) || (json_is_object(o) && !type) ? "default" : json_string_value(type);
     size_t n = !name || !strcmp(name, "default") ? 0 : !strcmp(name, "linear") ? 1 : !strcmp(name, "llama3") ? 4 : 9;
 
-    read_number(r, json_object_get(o, "rope_theta") ? o : r->root, "rope_theta", "model.rope_theta", "10000");
+    read_number(r, json_object_get(o, "rope_theta") ? o : r->root, "rope_theta", "model.rope_theta", theta);
     if (!name || n == 9) {
         hf_list_add(r->problems, "rope_type is %.60s; default, linear and llama3 can be had", name ? name : "no text");
         return;
@@ -159,13 +159,18 @@ static void read_head_dim(struct hf_reader *r)
         hf_list_add(r->problems, "head_dim is not hidden_size / num_attention_heads: heads of another width cannot be had");
 }
 
+static void read_like_llama(struct hf_reader *r, const char *arch, const char *theta)
+{
+    hf_set(r, "model.arch", arch);
+    read_head_dim(r);
+    read_rope(r, theta);
+    if (json_number_value(json_object_get(r->root, "attention_dropout")) > 0)
+        snprintf(r->note, r->note_room, "attention_dropout is not 0 there; this program's %s trains without dropout", arch);
+}
+
 static void llama_read(struct hf_reader *r)
 {
-    hf_set(r, "model.arch", "llama");
-    read_head_dim(r);
-    read_rope(r);
-    if (json_number_value(json_object_get(r->root, "attention_dropout")) > 0)
-        snprintf(r->note, r->note_room, "attention_dropout is not 0 there; this program's llama trains without dropout");
+    read_like_llama(r, "llama", "10000");
 }
 
 static void llama_write(const struct tn_config *c, json_t *root)
@@ -190,6 +195,35 @@ static void llama_write(const struct tn_config *c, json_t *root)
     json_object_set_new(root, "rope_scaling", scaling);
 }
 
+/* --- mixtral: llama but for the experts, which have names of their own */
+
+static const struct hf_key mixtral_keys[] = {
+    {"vocab_size", "model.vocab_size", TN_KEY_INT, "32000"},
+    {"max_position_embeddings", "model.block_size", TN_KEY_INT, "131072"},
+    {"hidden_size", "model.n_embd", TN_KEY_INT, "4096"},
+    {"intermediate_size", "model.n_inner", TN_KEY_INT, "14336"},
+    {"num_hidden_layers", "model.n_layer", TN_KEY_INT, "32"},
+    {"num_attention_heads", "model.n_head", TN_KEY_INT, "32"},
+    {"num_key_value_heads", "model.n_kv_head", TN_KEY_INT, "8"},
+    {"num_local_experts", "model.n_expert", TN_KEY_INT, "8"},
+    {"num_experts_per_tok", "model.top_k", TN_KEY_INT, "2"},
+    {"rms_norm_eps", "model.norm_eps", TN_KEY_FLOAT, "1e-05"},
+    {"initializer_range", "model.init_std", TN_KEY_FLOAT, "0.02"},
+    {"tie_word_embeddings", "model.tie_embeddings", TN_KEY_FLAG, "false"},
+    {0},
+};
+static const struct hf_fixed mixtral_fixed[] = {
+    {"hidden_act", "\"silu\"", "another activation"},
+    {"sliding_window", "null", "attention to the last tokens alone"},
+    {"quantization_config", "null", "weights in a packed form"},
+    {0},
+};
+
+static void mixtral_read(struct hf_reader *r)
+{
+    read_like_llama(r, "mixtral", "1000000");
+}
+
 /* --- all of them */
 
 static const struct hf_family families[] = {
@@ -198,6 +232,9 @@ static const struct hf_family families[] = {
      .read = gpt2_read, .write = gpt2_write},
     {.arch = "llama", .type = "llama", .architecture = "LlamaForCausalLM", .prefix = "model.", .embedding = "model.embed_tokens.weight",
      .head = "lm_head.weight", .keys = llama_keys, .fixed = llama_fixed, .buffers = llama_buffers, .read = llama_read, .write = llama_write},
+    {.arch = "mixtral", .type = "mixtral", .architecture = "MixtralForCausalLM", .prefix = "model.", .embedding = "model.embed_tokens.weight",
+     .head = "lm_head.weight", .keys = mixtral_keys, .fixed = mixtral_fixed, .buffers = llama_buffers, .read = mixtral_read,
+     .write = llama_write},
 };
 #define FAMILIES (sizeof families / sizeof *families)
 

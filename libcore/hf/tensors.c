@@ -4,6 +4,33 @@
 #include "train/model_config.h"
 #include "train/session.h"
 
+static void add(struct hf_tensors *out, const struct tn_value *v)
+{
+    struct tn_session_tensor *t = &out->tensor[out->n++];
+
+    *t = (struct tn_session_tensor){.name = v->name, .value = v, .here = v, .dtype = v->dtype, .rank = v->param->spec.file_rank,
+                                    .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
+    memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
+    out->parameters += tn_value_count(v);
+}
+
+/* A parameter, or each slice of it where files have several tensors. */
+static void add_all(struct hf_tensors *out)
+{
+    struct tn_graph *g = out->graph;
+    uint64_t n = 0;
+
+    for (const struct tn_value *v = g->params; v; v = v->next)
+        n += tn_value_slices(v) ? (uint64_t)tn_value_slices(v) : 1;
+    out->tensor = tn_alloc_array(g->arena, n, sizeof *out->tensor);
+    for (const struct tn_value *v = g->params; v; v = v->next) {
+        for (int64_t i = 0; i < tn_value_slices(v); i++)
+            add(out, tn_value_slice(v, i, g->arena));
+        if (!tn_value_slices(v))
+            add(out, v);
+    }
+}
+
 tn_status hf_tensors_of(const struct tn_config *c, const struct hf_family *f, int full, struct hf_tensors *out)
 {
     const struct tn_model_use use = {.batch = 1, .seq = 1, .micro = 1, .logits = 1};
@@ -17,15 +44,7 @@ tn_status hf_tensors_of(const struct tn_config *c, const struct hf_family *f, in
     status = tn_model_build(out->graph, &model, &use);
     if (status < 0)
         return status;
-    out->tensor = tn_alloc_array(out->graph->arena, out->graph->n_param, sizeof *out->tensor);
-    for (const struct tn_value *v = out->graph->params; v; v = v->next) {
-        struct tn_session_tensor *t = &out->tensor[out->n++];
-
-        *t = (struct tn_session_tensor){.name = v->name, .value = v, .here = v, .dtype = v->dtype, .rank = v->param->spec.file_rank,
-                                        .bytes = (uint64_t)tn_value_count(v) * tn_dtype_bytes(v->dtype)};
-        memcpy(t->shape, v->param->spec.file_shape, sizeof t->shape);
-        out->parameters += tn_value_count(v);
-    }
+    add_all(out);
     return TN_OK;
 }
 

@@ -30,6 +30,12 @@ def llama(**more):
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**sizes, **more}))
 
 
+def mixtral(**more):
+    sizes = dict(vocab_size=43, hidden_size=16, intermediate_size=12, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                 num_local_experts=3, num_experts_per_tok=2, max_position_embeddings=24, bos_token_id=0, eos_token_id=0, pad_token_id=None)
+    return transformers.MixtralForCausalLM(transformers.MixtralConfig(**{**sizes, **more}))
+
+
 MODELS = {
     # name: (model, how it is saved)
     "gpt2": (gpt2, {}, dict()),
@@ -44,6 +50,9 @@ LLAMAS = {
         rope_type="llama3", rope_theta=100.0, factor=4.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=12)), dict(shard="6KB")),
 }
+
+
+MIXTRALS = {"mixtral": (mixtral, {}, dict())}
 
 
 def randomize(model):
@@ -114,7 +123,7 @@ def check(folder, origin, tolerance=2e-5):
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["make"]:
-        make(sys.argv[2], {**MODELS, **LLAMAS})
+        make(sys.argv[2], {**MODELS, **LLAMAS, **MIXTRALS})
     elif sys.argv[1:2] == ["check"]:
         check(*sys.argv[2:])
     else:

@@ -49,6 +49,8 @@ static const struct way ways[] = {
     {1, 3, 5, "model.arch=llama", "backend.kernels=ref", 1e-5},
     {1, 3, 5, "model.arch=llama", "model.block_size=20", 1e-5},
     {2, 5, 7, "model.arch=llama", "backend.dtype=bf16", 0.02},
+    {2, 5, 7, "model.arch=mixtral", "model.n_expert=4", 1e-5},
+    {1, 3, 5, "model.arch=mixtral", "backend.kernels=ref", 1e-5},
 };
 
 /* ids of the texts one after the other; where all of it but the last is to be read first, and then token by token. */

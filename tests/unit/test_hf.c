@@ -12,7 +12,7 @@
 
 #define LENGTH 16
 
-static const char *const models[] = {"gpt2", "gpt2-wide", "gpt2-bare", "gpt2-half", "llama", "llama-tied", "llama-long"};
+static const char *const models[] = {"gpt2", "gpt2-wide", "gpt2-bare", "gpt2-half", "llama", "llama-tied", "llama-long", "mixtral"};
 #define MODELS ((int)(sizeof models / sizeof *models))
 
 static const char *folder_of(const char *model)
@@ -192,7 +192,7 @@ START_TEST(what_the_configuration_asks_for)
     static const struct {
         const char *key, *value, *words;
     } bad[] = {
-        {"model_type", "\"mamba\"", "model_type is mamba; these can be imported: gpt2, llama"},
+        {"model_type", "\"mamba\"", "model_type is mamba; these can be imported: gpt2, llama, mixtral"},
         {"model_type", "7", "model_type is not said"},
         {"n_layer", "\"two\"", "n_layer is no whole number"},
         {"n_layer", "2.5", "n_layer is no whole number"},
