@@ -269,7 +269,7 @@ START_TEST(all_problems_at_once)
                  "parallel, backend, plugins, "
                  "checkpoint\n"
                  "run.ini:14: unknown key model.quux_blah; its keys are arch, n_layer, n_head,");
-    refused_with("top_k, init_std\n"
+    refused_with("aux_loss, init_std\n"
             "command line: unknown key train.stps; did you mean train.steps?\n"
             "command line: optimizer.lr = nan: expected a number from 0 to 1000000");
     char *first = strdup(tn_error_text());
