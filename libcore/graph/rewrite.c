@@ -49,6 +49,15 @@ static int both_count(const struct tn_value *a, const struct tn_value *b)
            && a->dim[1] == b->dim[1] && a->size[1] == b->size[1];
 }
 
+/* An expression reads whole numbers as floats, so floats may take their place: choices that were put together from base operations. */
+static int read_alike(const struct tn_node *n, const struct tn_value *old, const struct tn_value *now)
+{
+    struct tn_value whole = *now;
+
+    whole.dtype = TN_I32;
+    return !strcmp(n->op->name, "expr") && old->dtype == TN_I32 && now->dtype == TN_F32 && graph_same_shape(old, &whole);
+}
+
 void graph_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *now)
 {
     uint32_t uses = 0;
@@ -62,7 +71,7 @@ void graph_set_input(struct tn_node *n, struct tn_value *old, struct tn_value *n
                       old->id, old->name);
         return;
     }
-    if (!graph_same_shape(old, now) && !both_count(old, now)) {
+    if (!graph_same_shape(old, now) && !both_count(old, now) && !read_alike(n, old, now)) {
         tn_graph_fail(n->graph, TN_ERR_SHAPE, "node %u %s (role %s, unit %s): %%%u %s cannot take the place of %%%u %s, their shapes differ",
                       n->id, n->op->name, n->role, n->unit, now->id, now->name, old->id, old->name);
         return;
