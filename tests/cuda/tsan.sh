@@ -28,7 +28,7 @@ for file in "$cuda"/*.cu; do
 done
 $CXX -std=c++17 -O2 -DTN_EMU_TSAN $include -c "$SRC/tests/cuda/emu.cpp" -o "$out/emu.o" || exit 1
 for file in "$cuda"/{nest,program,epilogue,ops,source}.c "$SRC/tests/cuda/test_tsan.c" \
-    "$conformance"/{conform,bench,build,memory,launch,remote,program}.c "$SRC/tests/conformance/host.c"; do
+    "$conformance"/{conform,bench,build,memory,launch,number,remote,program}.c "$SRC/tests/conformance/host.c"; do
     $CC -std=c11 -O2 $include -c "$file" -o "$out/$(basename "$(dirname "$file")")-$(basename "$file" .c).o" || exit 1
 done
 link() { $CXX -fsanitize=thread -o "$out/test" "$out"/*.o -ldl -lpthread -lm; }
