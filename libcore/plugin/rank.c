@@ -50,11 +50,9 @@ struct ranked {
 /* Every rank has to come to the same order, so places do not count: they may differ. */
 int tn_registry_order(uint32_t score, const char *name, uint32_t other_score, const char *other)
 {
-    const int is_ref = !strcmp(name, "ref"), other_is = !strcmp(other, "ref");
-
     if (score != other_score)
         return score < other_score ? 1 : -1;
-    return is_ref != other_is ? is_ref - other_is : strcmp(name, other);
+    return strcmp(name, other);
 }
 
 static int by_rank(const void *a, const void *b)

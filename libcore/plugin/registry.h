@@ -3,8 +3,7 @@
  * Opening a registry finds files and reads their notes; nothing runs. What is asked for by name is then
  * loaded here, and anything wrong with it is an error that names the key of the configuration and what would
  * work. What is left to us is chosen by asking each candidate in a child process: the highest score wins, of equal
- * ones ref is the last and names decide the rest, and every rejection is kept to be listed. A bad plugin is skipped, and disables no
- * other.
+ * ones names decide, and every rejection is kept to be listed. A bad plugin is skipped, and disables no other.
  *
  * Choose before threads start (see probe.h). Main thread. Tables are in this host's size, checked, and valid
  * until tn_plugins_close. */

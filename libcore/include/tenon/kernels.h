@@ -121,8 +121,8 @@ struct tn_kernels {
     uint32_t reserved0;
     const char *device;                          /* kind of device whose memory it works on */
     const char *const *ops;                      /* what it may claim; ends with NULL */
-    /* How good on this machine: higher is tried first (ref 1, cpu 20); 0: unusable, and why says it. Any thread, before
-     * everything, also in a process that does nothing else; no side effects. */
+    /* How good on this machine: higher is tried first (ref 1, cpu 20; all others 2 or more); 0: unusable, and why says
+     * it. Any thread, before everything, also in a process that does nothing else; no side effects. */
     tn_status (*probe)(uint32_t *score, char *why, uint64_t why_size);
     /* TN_DECLINED if this problem is not for it: the next plugin is asked. out is zeroed but for struct_size; on TN_OK
      * out->launch is set and out->state is the plugin's until release. Main thread, before step 0. */
