@@ -43,8 +43,8 @@ void tn_collectives_close(struct tn_collectives *c);     /* after the plans */
 /* Waits for what is on the queue. Where collectives are in its order: they went well, or this is the error, and names
  * who is at fault. */
 tn_status tn_collectives_sync(struct tn_collectives *c, struct tn_queue *q);
-/* Staged collectives: what a launch of this function with this state takes of the stage or gives back, without
- * communicating. Nothing for launches that are no collective's. */
+/* Once the device is known, without communicating: what a launch of this function with this state takes of the stage or
+ * gives back, where collectives are staged; or why it cannot be on this device. Nothing for launches that are no collective's. */
 tn_status tn_collective_rehearse(tn_status (*launch)(void *state, const struct tn_launch *l), void *state, uint32_t slot);
 /* For tn_plan_options.collective; ctx is the struct tn_collectives. */
 tn_status tn_collective_prepare(void *ctx, const struct tn_node *n, const struct tn_problem *p, uint32_t slots, struct tn_plan_collective *out);

@@ -53,8 +53,9 @@ struct tn_collective {
 /* Sizes the requests. All transfers are known. */
 void tn_transfer_prepare(struct tn_collective *k);
 
-/* Of an exchange: its transfer; how many elements go, at its start. */
+/* Of an exchange: its transfer; can its counts be read, once the device is known; how many elements go, at its start. */
 tn_status tn_exchange_prepare(struct tn_collective *k);
+tn_status tn_exchange_check(const struct tn_collective *k);
 tn_status tn_exchange_count(struct tn_collective *k, const struct tn_launch *l);
 
 /* Launches; state is the struct tn_collective. */

@@ -48,6 +48,14 @@ static uint64_t add_up(const struct tn_exchange *e, const int32_t *count, int64_
     return sum * e->width;
 }
 
+tn_status tn_exchange_check(const struct tn_collective *k)
+{
+    return k->c->way == TN_BY_HOST ? TN_OK
+                                   : tn_error(TN_ERR_CONFIG, "%s: the counts of rows are in the memory of %s, which the host does not see; "
+                                              "parallel.ep = 1, or kernels that leave the operations of experts to others", k->words,
+                                              k->c->device->kind);
+}
+
 tn_status tn_exchange_count(struct tn_collective *k, const struct tn_launch *l)
 {
     struct tn_exchange *e = k->exchange;
@@ -57,8 +65,6 @@ tn_status tn_exchange_count(struct tn_collective *k, const struct tn_launch *l)
     int bad = 0;
     tn_status s;
 
-    if (k->c->way != TN_BY_HOST)
-        return tn_error(TN_ERR, "%s: the counts of rows are in the memory of %s, which the host does not see", k->words, k->c->device->kind);
     s = k->c->device->sync(l->queue, k->c->seconds);
     if (s)
         return s;

@@ -185,7 +185,7 @@ tn_status tn_run_join(struct tn_run *run, struct tn_collectives *c)
     run->collectives = c;
     for (uint32_t r = 0; r < run->plan->n_row; r++)
         run->communicates |= run->plan->row[r].way != TN_ROW_COMPUTE;
-    return c->way == TN_STAGED ? rehearse(run) : TN_OK;
+    return c->way == TN_BY_HOST ? TN_OK : rehearse(run);
 }
 
 void tn_run_close(struct tn_run *run)

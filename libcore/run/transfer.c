@@ -194,16 +194,17 @@ tn_status tn_transfer_wait_all(void *state, const struct tn_launch *l)
 
 tn_status tn_collective_rehearse(tn_status (*launch)(void *state, const struct tn_launch *l), void *state, uint32_t slot)
 {
+    const int starts = launch == tn_transfer_start, waits = launch == tn_transfer_wait, all = launch == tn_transfer_wait_all;
     struct tn_collective *k = state;
-    tn_status s = TN_OK;
+    tn_status s = starts && k->exchange ? tn_exchange_check(k) : TN_OK;
 
-    if (launch == tn_transfer_start)
-        for (uint32_t i = 0; i < k->n_transfer && !s; i++)
-            s = take(k->c->stage, &k->transfer[i], &k->request[slot].bounce[i]);
-    else if (launch == tn_transfer_wait)
+    if (s || !(starts || waits || all) || k->c->way != TN_STAGED)
+        return s;
+    for (uint32_t i = 0; starts && i < k->n_transfer && !s; i++)
+        s = take(k->c->stage, &k->transfer[i], &k->request[slot].bounce[i]);
+    if (waits)
         give(k, &k->request[slot]);
-    else if (launch == tn_transfer_wait_all)
-        for (uint32_t i = 0; i < k->slots; i++)
-            give(k, &k->request[i]);
+    for (uint32_t i = 0; all && i < k->slots; i++)
+        give(k, &k->request[i]);
     return s;
 }
