@@ -41,20 +41,6 @@ static inline float largest(const float *s, int64_t n)
     return tn_lanes_max(lanes);
 }
 
-/* s = exp(s - max) over whole vectors; the sum. */
-static inline float exponentials(float *s, int64_t n, float max)
-{
-    tn_vec sum = {0}, less = tn_splat(max);
-
-    for (int64_t j = 0; j < n; j += TN_W) {
-        tn_vec x = tn_exp_vec(tn_load(s + j) - less);
-
-        tn_store(s + j, x);
-        sum += x;
-    }
-    return tn_lanes_sum(sum);
-}
-
 static void drop(const struct attn_run *r, const struct attn_head *i, int64_t t, int64_t k0, int64_t n,
                  float *s)
 {
@@ -90,7 +76,7 @@ static void soften(const struct attn_run *r, const struct attn_head *at, const s
     }
     shrink = old == max || !k0 ? 1.0f : tn_exp(old - max);
     w->max[i] = max;
-    w->sum[i] = w->sum[i] * shrink + exponentials(s, whole, max);
+    w->sum[i] = w->sum[i] * shrink + attn_exponentials(s, whole, max);
     if (r->a->drop)
         drop(r, at, t, k0, seen, s);
     if (shrink != 1.0f)

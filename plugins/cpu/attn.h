@@ -127,6 +127,20 @@ static inline int64_t attn_whole(int64_t n)
     return TN_ROUND_UP(n, TN_W);
 }
 
+/* s = exp(s - max) over whole vectors; the sum. */
+static inline float attn_exponentials(float *s, int64_t n, float max)
+{
+    tn_vec sum = {0}, less = tn_splat(max);
+
+    for (int64_t j = 0; j < n; j += TN_W) {
+        tn_vec x = tn_exp_vec(tn_load(s + j) - less);
+
+        tn_store(s + j, x);
+        sum += x;
+    }
+    return tn_lanes_sum(sum);
+}
+
 /* y[i][j] = scale · q row i · key j, rows 0..rows of a query block from t0 on, n keys from k0 on, tiles in sight
  * only. panels: the keys as columns, from k0 on. */
 static inline void attn_scores(const struct attn *a, const float *q, int64_t step, int64_t t0, int64_t rows,

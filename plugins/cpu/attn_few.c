@@ -83,19 +83,6 @@ static float score(const struct attn_run *r, const struct attn_head *at, int64_t
     return max == -INFINITY && n ? tn_max(w->score, n) : max;        /* nothing in sight, or NaN only */
 }
 
-static float exponentials(float *s, int64_t n, float max)
-{
-    tn_vec sum = {0}, less = tn_splat(max);
-
-    for (int64_t j = 0; j < n; j += TN_W) {
-        tn_vec x = tn_exp_vec(tn_load(s + j) - less);
-
-        tn_store(s + j, x);
-        sum += x;
-    }
-    return tn_lanes_sum(sum);
-}
-
 static void query(const struct attn_run *r, const struct attn_head *at, int64_t t, const struct room *w)
 {
     const struct attn *a = r->a;
@@ -108,7 +95,7 @@ static void query(const struct attn_run *r, const struct attn_head *at, int64_t 
     max = score(r, at, t, n, w);
     memset(w->o, 0, (size_t)a->d * sizeof *w->o);
     if (max != -INFINITY)
-        sum = exponentials(w->score, attn_whole(n), max);
+        sum = attn_exponentials(w->score, attn_whole(n), max);
     for (int64_t j = 0; j < n && max != -INFINITY; j++)
         if (sees(r, t, j))
             add(w->o, w->score[j], as_floats(a, attn_vector(a, r->l->buffer[2], attn_at(&a->v, at, j)), w->row), a->d);
